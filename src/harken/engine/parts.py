@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from harken.model.lookups import SearchResult
     from harken.providers.embedder import Embedder, Reranker
     from harken.record.core_memory import CoreMemory
+    from harken.record.feedback import Feedback
+    from harken.record.labels import Labels
     from harken.record.recorder import Recorder
     from harken.redact.redactor import Redactor
     from harken.search.search import Searcher
@@ -165,6 +167,20 @@ class Parts:
         from harken.record.core_memory import CoreMemory
 
         return CoreMemory(self.recorder)
+
+    @lazy_part
+    def feedback(self) -> Feedback:
+        """Verdicts on what was recalled."""
+        from harken.record.feedback import Feedback
+
+        return Feedback(self.recorder)
+
+    @lazy_part
+    def labels(self) -> Labels:
+        """What the owner says of conversations: tags, titles, projects."""
+        from harken.record.labels import Labels
+
+        return Labels(self.recorder)
 
     @lazy_part
     def memories(self) -> Memories:

@@ -21,7 +21,9 @@ from harken.importers.parsed import TranscriptFormat
 from harken.journal.derived import Derived, MadeVector, keep_derived
 from harken.journal.export import ExportLine, is_export, read_export
 from harken.model.conversations import (
+    CORE_MEMORY,
     EMPTY,
+    KEPT_FOLDERS,
     REDACTED,
     Conversation,
     CoreFact,
@@ -30,6 +32,7 @@ from harken.model.conversations import (
     ExchangeEnd,
     ExchangeStatus,
     Grave,
+    Labelled,
     Message,
     SavedRecord,
     Segment,
@@ -38,16 +41,18 @@ from harken.model.conversations import (
     Trust,
     least_trusted,
 )
+from harken.model.marks import Rated
 from harken.record.forget import ForgetPlan, Forgotten, plan_tombstones
 from harken.record.recorder import Recorder
 from harken.storage.conversations import find_known, find_tombstones, own_conversations, raised_trust, tombstones_of
 from harken.storage.enrichment.consent import note_imported
 from harken.storage.events import Ingest
-from harken.storage.ports import StoredSpace, Transaction, rows_in
+from harken.storage.ports import StoredSpace, Transaction, rows_by, rows_in
 from harken.storage.positions import find_places
+from harken.storage.records.marks import own_label
 from harken.storage.records.rows import find_kept
 from harken.storage.state import core_facts
-from harken.storage.tables import conversations, exchanges, segments, tombstones
+from harken.storage.tables import conversations, exchanges, ratings, segments, tombstones
 
 # One transaction: others wait for the write lock no longer than a fraction of a second.
 _BATCH_EVENTS = 300
@@ -225,7 +230,10 @@ def _write(
         done.left_core = sum(1 for event in given if isinstance(event, CoreFact))
         done.left_erasures = len(graves)
     claiming = {event.uid for event in given if isinstance(event, Message | SavedRecord) and _trust_of(event) in _OWN}
-    taken = given if forget else [_capped(event) for event in given if not isinstance(event, CoreFact)]
+    # What others say of a record is no business of ours: it would change what comes back.
+    taken = (
+        given if forget else [_capped(event) for event in given if not isinstance(event, CoreFact | Labelled | Rated)]
+    )
     events = [_cleaned(recorder, event) for event in taken]
 
     def lacking(tx: Transaction, ingest: Ingest) -> list[Event]:
@@ -278,6 +286,11 @@ def _cleaned(recorder: Recorder, event: Event) -> Event:
         )
     if isinstance(event, SavedRecord) and event.fields is not None:
         return replace(event, fields=clean(event.fields)[0], project=names.project(event.project))
+    if isinstance(event, Labelled):
+        tags = tuple(redact(tag).text for tag in event.tags)
+        return replace(event, title=redact(event.title).text, tags=tags, project=names.project(event.project))
+    if isinstance(event, Rated):
+        return replace(event, question=redact(event.question).text)
     if isinstance(event, CoreFact) and event.value is not None:
         return replace(event, value=redact(event.value).text)
     if isinstance(event, ExchangeEnd) and event.error is not None:
@@ -329,7 +342,8 @@ def _apply_tombstones(recorder: Recorder, graves: Sequence[Grave], forget: Forge
 def _check_heads(tx: Transaction, fresh: Sequence[Event], place: str) -> None:
     """Every record must belong to a conversation, a segment and an exchange that are here, or come with it."""
     present = {event.uid for event in fresh if isinstance(event, Conversation | Segment | Exchange)}
-    placed = [event for event in fresh if not isinstance(event, CoreFact | SavedRecord)]
+    apart = {CORE_MEMORY, *KEPT_FOLDERS.values()}
+    placed = [event for event in fresh if getattr(event, "conversation_uid", "") not in apart]
     for name, table in (("conversation_uid", conversations), ("segment_uid", segments), ("exchange_uid", exchanges)):
         named: set[str] = {uid for event in placed if (uid := getattr(event, name, None)) is not None}
         needed = named - present
@@ -378,7 +392,16 @@ def _changes(tx: Transaction, fresh: Sequence[Event], titles: Sequence[Event]) -
     facts = core_facts(tx) if any(isinstance(one, CoreFact) for one in kept) else []
     present: dict[str, CoreFact | SavedRecord] = {fact.uid: fact for fact in facts}
     present |= _present(tx, [event for event in kept if isinstance(event, SavedRecord)])
-    return [*(event for event in kept if not _is_stale(event, present)), *titles]
+    rated = find_known(tx, ratings, [event.uid for event in kept if isinstance(event, Rated)])
+    labels = [own_label(tx, event.conversation_uid).label for event in kept if isinstance(event, Labelled)]
+    said = {label.conversation_uid: label.at for label in labels if label}
+
+    def is_known(event: Event) -> bool:
+        if isinstance(event, Labelled):
+            return event.conversation_uid in said and event.at <= said[event.conversation_uid]
+        return isinstance(event, Rated) and event.uid in rated
+
+    return [*(event for event in kept if not _is_stale(event, present) and not is_known(event)), *titles]
 
 
 def _is_stale(event: Event, known: Mapping[str, CoreFact | SavedRecord]) -> bool:
@@ -414,8 +437,9 @@ def _changes_of_own(tx: Transaction, events: Sequence[Event], begun: set[str]) -
 def _retitled(tx: Transaction, events: Sequence[Event], moment: datetime) -> list[Event]:
     """Titles that conversations of this store have been given elsewhere since."""
     titles = {event.uid: event.title for event in events if isinstance(event, Conversation) and event.title}
-    statement = select(conversations.c.uid, conversations.c.title).where(conversations.c.tenant == tx.tenant)
-    present = {row.uid: row.title for row in rows_in(tx, statement, conversations.c.uid, titles)}
+    columns = conversations.c.uid, conversations.c.title, conversations.c.label
+    rows = rows_by(tx, conversations.c.uid, titles, *columns)
+    present = {row.uid: row.label["own_title"] if row.label else row.title for row in rows}
     # One that has none any more lost it with what was forgotten.
     return [
         Titled(uid, titles[uid], moment)

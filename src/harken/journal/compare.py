@@ -22,6 +22,7 @@ from harken.model.conversations import (
     CoreFact,
     Event,
     Exchange,
+    Labelled,
     Message,
     SavedRecord,
     Segment,
@@ -30,6 +31,7 @@ from harken.model.conversations import (
     Trust,
     Trusted,
 )
+from harken.model.marks import Rated
 from harken.storage.entries import MessageEntry, is_searchable, message_entries
 from harken.storage.events import EventName, events_of, name_of
 from harken.storage.ports import Transaction
@@ -37,7 +39,7 @@ from harken.storage.records.rows import KEPT, SOURCE_OF_FOLDER
 from harken.storage.state import put_journal_offset
 
 _SPOKEN_OR_KEPT = (Message.__name__, SavedRecord.__name__)
-_HEADS = (Conversation.__name__, Segment.__name__, Exchange.__name__, CoreFact.__name__)
+_HEADS = tuple(kind.__name__ for kind in (Conversation, Segment, Exchange, CoreFact, Labelled, Rated))
 _IDS = ("uid", "conversation_uid", "segment_uid", "exchange_uid")
 
 
@@ -49,7 +51,7 @@ class _Statement:
         content: all that never changes: a checksum, of a saved record its row.
         position: a message's; 0 in lines from before there were positions.
         changing: a conversation's title, a message's trust.
-        at: when a saved record changed.
+        at: when a saved record or a label changed.
     """
 
     content: object
@@ -276,7 +278,7 @@ def _note(told: _Told, event: Event, is_sealed: bool) -> None:
         told.statements.pop(name, None)
         return
     before = told.statements.setdefault(name, [])
-    # Of a saved record the latest state counts.
+    # Of a saved record, and of a label, the latest state counts.
     if said.at is not None and before and before[0].at is not None:
         if before[0].at > said.at:
             return
@@ -303,6 +305,8 @@ def _statement(event: Event) -> _Statement:
         return _Statement({name: value or None for name, value in row.items()}, at=event.at)
     if isinstance(event, Tombstone):
         return _Statement(None)
+    if isinstance(event, Labelled):
+        return _Statement(_checksum(event), at=event.at)
     return _Statement(_checksum(event))
 
 

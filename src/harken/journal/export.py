@@ -35,6 +35,7 @@ from harken.model.conversations import (
     Tombstone,
     Trusted,
 )
+from harken.model.marks import Rated
 from harken.storage.conversations import count_all
 from harken.storage.enrichment.segments import RollingSummary
 from harken.storage.events import events_of, known_conversations
@@ -203,7 +204,7 @@ def _fault(event: Event) -> str:
     ids = [value for name in _ID_FIELDS if (value := getattr(event, name, None)) is not None]
     if not all(_ID.fullmatch(value) for value in ids):
         return "an id is none"
-    if not isinstance(event, SavedRecord) and not _RESERVED.isdisjoint(ids):
+    if not isinstance(event, SavedRecord | Rated) and not _RESERVED.isdisjoint(ids):
         return "an id is the name of a folder of the journal"
     if fault := _out_of_range(event):
         return fault

@@ -30,6 +30,7 @@ from harken.model.conversations import (
     Exchange,
     ExchangeEnd,
     ExchangeStatus,
+    Labelled,
     Message,
     MessageType,
     ProjectIdentity,
@@ -41,6 +42,7 @@ from harken.model.conversations import (
     Trust,
     Trusted,
 )
+from harken.model.marks import Rated, Verdict
 from harken.model.views import format_moment, parse_moment
 
 _PART = ".part"
@@ -54,8 +56,10 @@ _KINDS: dict[str, type] = {
     **dict.fromkeys(
         ("title", "text", "author", "call_id", "tool_name", "kind", "error", "section", "key", "value", "source"), str
     ),
+    **dict.fromkeys(("ref", "verdict", "by", "given_to", "about", "question"), str),
     **dict.fromkeys(("project", "metadata", "fields"), dict),
     **dict.fromkeys(("number", "position"), int),
+    "tags": list,
 }
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
@@ -172,21 +176,28 @@ def _make_saved(source: str, **values: Any) -> SavedRecord:
     return saved
 
 
+def _read_tags(tags: list[Any]) -> tuple[str, ...]:
+    if not all(isinstance(tag, str) for tag in tags):
+        raise TypeError("a tag is no text")
+    return tuple(tags)
+
+
 _begun = partial(Exchange, status=ExchangeStatus.IN_PROGRESS)
 _MOMENTS = ("created_at", "started_at", "at")
 # What attributes are called in a line, where that is another name.
 _KEYS = {"uid": "id", "conversation_uid": "conversation", "segment_uid": "segment", "exchange_uid": "exchange"}
-_KEYS |= {"parent_uid": "parent", **dict.fromkeys(_MOMENTS, "at")}
-_WRITE: dict[str, Callable[[Any], Any]] = {"project": asdict, "metadata": dict, "fields": dict}
+_KEYS |= {"ref_uid": "ref", "parent_uid": "parent", **dict.fromkeys(_MOMENTS, "at")}
+_WRITE: dict[str, Callable[[Any], Any]] = {"project": asdict, "metadata": dict, "fields": dict, "tags": list}
 _WRITE |= dict.fromkeys(_MOMENTS, format_moment)
 _READ: dict[str, Callable[[Any], Any]] = {"project": _read_project, "role": Role, "type": MessageType, "trust": Trust}
-_READ |= {"status": ExchangeStatus, **dict.fromkeys(_MOMENTS, parse_moment)}
+_READ |= {"tags": _read_tags, "verdict": Verdict, "status": ExchangeStatus, **dict.fromkeys(_MOMENTS, parse_moment)}
 # What attributes are whose key was left out; any other must be there.
 _ABSENT: dict[str, Any] = {
-    **dict.fromkeys(("external_id", "title", "text"), ""),
+    **dict.fromkeys(("external_id", "title", "text", "given_to", "about", "question"), ""),
     **dict.fromkeys(("project", "parent_uid", "author", "call_id", "tool_name", "error", "value", "fields")),
     "metadata": EMPTY,
     "position": 0,
+    "tags": (),
 }
 
 
@@ -228,6 +239,8 @@ _FORMS: dict[type, _LineForm] = {
     Message: _form("message", Message, _MESSAGE),
     Titled: _form("title", Titled, "conversation_uid title at"),
     Trusted: _form("trust", Trusted, "uid conversation_uid trust at"),
+    Labelled: _form("label", Labelled, "conversation_uid title tags project at"),
+    Rated: _form("rating", Rated, "uid conversation_uid ref_uid verdict by at given_to about question"),
     Tombstone: _form("tombstone", Tombstone, "uid conversation_uid kind at"),
     CoreFact: _form("core", CoreFact, "section key value at"),
     SavedRecord: _form("kept", _make_saved, "source uid at project fields"),
@@ -239,6 +252,7 @@ _WORDS = {
     "type": [*MessageType],
     "trust": [*Trust],
     "status": [*ExchangeStatus],
+    "verdict": [*Verdict],
     "source": KEPT_FOLDERS,
 }
 

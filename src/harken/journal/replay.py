@@ -18,12 +18,14 @@ from harken.model.conversations import (
     Exchange,
     ExchangeStatus,
     Grave,
+    Labelled,
     Message,
     SavedRecord,
     Segment,
     Titled,
     Trusted,
 )
+from harken.model.marks import Rated
 from harken.storage.conversations import find_conversation, find_known, tombstones_of
 from harken.storage.enrichment.summaries import restore_summaries
 from harken.storage.events import (
@@ -35,6 +37,7 @@ from harken.storage.events import (
     name_of,
 )
 from harken.storage.ports import Store, Transaction
+from harken.storage.records.marks import drop_ratings, own_label
 from harken.storage.records.rows import SOURCE_OF_FOLDER, drop_kept
 from harken.storage.state import (
     drop_core_facts,
@@ -109,17 +112,20 @@ def _cleanse(tx: Transaction, journal: Journal, folder: str) -> None:
     memories and saved records the last state stays.
     """
     last = _last_states(journal, folder) if folder == CORE_MEMORY or folder in SOURCE_OF_FOLDER else {}
-    head = find_conversation(tx, folder)
-    has_title = head is None or bool(head.title)
+    is_there, said = find_conversation(tx, folder) is not None, own_label(tx, folder)
+    has_title, is_named = not is_there or bool(said.title), not is_there or bool(said.label and said.label.title)
     graves = {grave.uid: grave for grave in tombstones_of(tx, folder)}
     written: set[str] = set()
 
     def without_forgotten(event: Event) -> Event | None:
-        named = graves.get(event.uid) if isinstance(event, Message | Trusted | Grave) else None
+        uid = event.ref_uid if isinstance(event, Rated) else getattr(event, "uid", "")
+        named = graves.get(uid) if isinstance(event, Message | Trusted | Rated | Grave) else None
         grave = named or graves.get(folder)
         if grave is None:
             if isinstance(event, CoreFact | SavedRecord) and event != last[event.uid]:
                 return None
+            if isinstance(event, Labelled) and event.title and not is_named:
+                return replace(event, title="")
             if isinstance(event, Conversation) and event.title and not has_title:
                 return replace(event, title="")
             return event if has_title or not isinstance(event, Titled) else None
@@ -255,6 +261,7 @@ def remake(
         drop_core_facts(tx)
     if folder in SOURCE_OF_FOLDER:
         drop_kept(tx, SOURCE_OF_FOLDER[folder])
+        drop_ratings(tx, folder=folder)
     for path, _ in journal.files(folder):
         if journal_offset(tx, path) != FORGETTING:
             put_journal_offset(tx, path, 0)

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any, Self
 
 from harken.errors import UsageError
+from harken.model.marks import Rated
 from harken.model.views import ConversationView, HitView, ItemView, MessageView, ReasonView, view_of
 
 
@@ -404,6 +405,20 @@ class Titled:
 
 
 @dataclass(frozen=True, slots=True)
+class Labelled:
+    """What its owner has said of a conversation: all of it, in place of what was said before.
+
+    A title and a project stand in place of its own; `tags` in the order in which they were given.
+    """
+
+    conversation_uid: str
+    at: datetime
+    title: str = ""
+    tags: tuple[str, ...] = ()
+    project: ProjectIdentity | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Tombstone:
     """Something was forgotten, by its kind a `message` or a `conversation`; nothing remains but its id."""
 
@@ -471,6 +486,5 @@ class SavedRecord:
 
 Grave = Tombstone | SavedRecord
 """What is left of something forgotten; of a kept record, the one without fields."""
-Event = (
-    Conversation | Segment | Exchange | Message | ExchangeEnd | Titled | Trusted | Tombstone | CoreFact | SavedRecord
-)
+_Said = Conversation | Segment | Exchange | Message | ExchangeEnd | Trusted
+Event = _Said | Titled | Labelled | Rated | Tombstone | CoreFact | SavedRecord

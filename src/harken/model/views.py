@@ -194,6 +194,42 @@ class RuleView(TypedDict):
     project: str | None
 
 
+class LabelView(TypedDict):
+    """A conversation as its owner calls it; `titled` and `moved` where title and project are of theirs."""
+
+    id: str
+    title: str
+    tags: list[str]
+    project: str | None
+    titled: bool
+    moved: bool
+
+
+class RatingView(TypedDict):
+    """What all verdicts on something say together; its score is multiplied by the factor."""
+
+    id: str
+    kind: str
+    factor: float
+    words: str
+    question: str | None
+
+
+class RecallView(TypedDict):
+    """Something that came back by itself, at what, and what was said of it."""
+
+    number: int
+    id: str
+    kind: str
+    text: str
+    at: str
+    conversation_id: str
+    conversation_title: str
+    question: str
+    rated: str
+    factor: float
+
+
 class ItemView(TypedDict):
     """One thing of an assembled context."""
 

@@ -42,7 +42,7 @@ from harken.storage.tables import messages
 from harken.text.characters import sound_value, valid_utf8
 
 _log = Log(__name__)
-_TICK = timedelta(microseconds=1)
+TICK = timedelta(microseconds=1)
 Written = TypeVar("Written", bound=Event)
 
 
@@ -149,7 +149,7 @@ class RecordTransaction:
         for draft in drafts:
             moment = recorder.now()
             if draft.uid in before:
-                moment = max(moment, before[draft.uid].at + _TICK)
+                moment = max(moment, before[draft.uid].at + TICK)
             fields, _ = recorder.redactor.redact_value(sound_value(draft.fields))
             written.append(replace(draft, at=moment, fields=fields))
         # Looked through once more by `apply`: appending may first bring in a dead writer's tail with the same ids.
@@ -383,8 +383,8 @@ class Recorder:
         known = set() if is_new else find_known(tx, messages, imported)
         fresh = list({m.uid: m for m in prepared if m.uid not in known | forgotten}.values())
         dropped = len({m.uid for m in prepared} & forgotten)
-        ingest.remember(thread.row_ids, uid, thread.project_id)
-        events = self._head_events(tx, batch, thread.title, fresh)
+        ingest.remember(thread.row_ids, uid, thread.project_id, thread.tags)
+        events = [] if thread.is_named else self._head_events(tx, batch, thread.title, fresh)
         thread.place_all(tx, fresh, prepared, batch.after)
         exchanges[uid] = thread.exchange_count
         if batch.finish:

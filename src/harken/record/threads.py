@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -23,6 +24,7 @@ class Thread:
         last_role: who spoke last in the exchange, markers left aside; `last_type` and `last_at`: what and when.
         last_position: of the conversation's last message; 0 where it has none.
         row_ids: rows of the conversation, its segment and its exchange by uid, which saves looking for them.
+        tags: that its owner has given it; `is_named` where they have given it a title.
         events: what `place` and `finish` add: new segments, exchanges, messages, ends.
         messages: the messages that `place` put in their places.
     """
@@ -38,6 +40,8 @@ class Thread:
     title: str | None = None
     row_ids: dict[str, int] = field(default_factory=dict)
     project_id: int | None = None
+    tags: tuple[str, ...] = ()
+    is_named: bool = False
     events: list[Event] = field(default_factory=list)
     messages: list[Message] = field(default_factory=list)
 
@@ -127,6 +131,9 @@ def read_thread(tx: Transaction, conversation_uid: str) -> Thread:
     if row is None:
         return thread
     thread.title, thread.project_id = row.title, row.project_id
+    if row.label:
+        said = json.loads(row.label)
+        thread.tags, thread.is_named = tuple(said["tags"]), bool(said["title"])
     thread.row_ids[conversation_uid] = row.conversation_id
     thread.last_position = row.last_position or 0
     if row.segment_id is None:

@@ -111,7 +111,7 @@ def add_entries(
         tx: a writing transaction.
         rows: complete rows of the entries table, without ids and tenant.
         new_conversations: row ids of conversations that have no other entries, which saves looking for neighbours.
-        facets: those of each row; none where it is empty. What a person says gets one for each rule that it states.
+        facets: those of each row; none where it is empty. What a person says gets one more for each rule it states.
         studied: what was found in the text of each row before, where that is known.
         conversation_uid: the conversation of all of them, where they are of one.
     """
@@ -130,7 +130,8 @@ def add_entries(
     ]
     complete = [{"tenant": tx.tenant, **row, "traits": one.traits} for row, one in zip(rows, found, strict=True)]
     if any(one.rules for one in found):
-        facets = facets or [rule_facets(one.rules) for one in found]
+        own = facets or repeat((), len(rows))
+        facets = [[*mine, *rule_facets(one.rules)] for mine, one in zip(own, found, strict=True)]
     added = tx.dialect.add_rows(tx.connection, entries, complete)
     named = zip(added, facets, strict=True) if facets else ()
     each = ({"entry_id": entry_id, "facet": facet} for entry_id, mine in named for facet in dict.fromkeys(mine))

@@ -23,6 +23,7 @@ from harken.model.conversations import (
     ExchangeEnd,
     ExchangeStatus,
     Grave,
+    Labelled,
     Message,
     MessageType,
     SavedRecord,
@@ -31,6 +32,7 @@ from harken.model.conversations import (
     Tombstone,
     Trusted,
 )
+from harken.model.marks import Rated
 from harken.storage.conversations import (
     each_message_of,
     find_conversation,
@@ -45,6 +47,18 @@ from harken.storage.entries import BLANK_ENTRY, add_entries, gets_vector, is_sea
 from harken.storage.ports import MESSAGE_SOURCE, Transaction, batches, rows_by
 from harken.storage.positions import STEP, last_position
 from harken.storage.projects import ensure_project, known_project, project_identity
+from harken.storage.records.marks import (
+    apply_label,
+    apply_ratings,
+    drop_ratings,
+    facets_of,
+    own_label,
+    ratings_in,
+    retitle,
+    tags_of,
+    untitle,
+    weigh_anew_in,
+)
 from harken.storage.records.rows import SOURCE_OF_FOLDER, apply_kept, each_kept, forget_kept, has_kept
 from harken.storage.state import apply_core_fact, core_facts, count_up, drop_given, redaction_counts
 from harken.storage.tables import (
@@ -84,8 +98,10 @@ def events_of(tx: Transaction, uid: str) -> Iterator[Event]:
     """
     head = find_conversation(tx, uid)
     if head is not None:
-        project_id = known_project(tx, head.project)
-        yield head if project_id is None else replace(head, project=project_identity(tx, project_id))
+        said = own_label(tx, uid)
+        yield said.of(tx, head)
+        if said.label is not None:
+            yield said.label
         of_it = tx.select(segments).select_from(joined(segments, conversations)).where(conversations.c.uid == uid)
         for row in _rows(tx, of_it.order_by(segments.c.number, segments.c.started_at, segments.c.id)):
             yield _segment(row, conversation_uid=uid)
@@ -102,6 +118,7 @@ def events_of(tx: Transaction, uid: str) -> Iterator[Event]:
         yield from core_facts(tx)
     if uid in SOURCE_OF_FOLDER:
         yield from each_kept(tx, SOURCE_OF_FOLDER[uid])
+    yield from ratings_in(tx, uid)
     yield from sorted(tombstones_of(tx, uid), key=lambda grave: (grave.at, grave.uid))
 
 
@@ -144,16 +161,18 @@ class Ingest:
         self._min_message_tokens = min_message_tokens
         self._tool_text_chars = tool_text_chars
         self._row_ids: dict[str, int] = {}
-        self._project_of: dict[str, int | None] = {}
+        self._place_of: dict[str, tuple[int | None, tuple[str, ...]]] = {}
         self._new_conversations: set[int] = set()
         # What whoever prepared messages has found in their texts, by their ids; of others it is found on the way.
         self.studied: dict[str, Studied] = {}
 
-    def remember(self, row_ids: Mapping[str, int], conversation_uid: str, project_id: int | None) -> None:
+    def remember(
+        self, row_ids: Mapping[str, int], conversation_uid: str, project_id: int | None, tags: tuple[str, ...]
+    ) -> None:
         """Rows that the caller has just read, which saves reading them again."""
         self._row_ids.update(row_ids)
         if conversation_uid in row_ids:
-            self._project_of[conversation_uid] = project_id
+            self._place_of[conversation_uid] = project_id, tags
 
     def apply(self, events: Sequence[Event], checked: bool = False) -> int:
         """Write the events' rows, in order, and give the number of new messages.
@@ -179,8 +198,12 @@ class Ingest:
         self._end_exchanges(ends.values())
         if raised := [event for event in wanted if isinstance(event, Trusted)]:
             raise_trust(self._tx, raised)
+        if not checked and fresh:
+            weigh_anew_in(self._tx, {event.conversation_uid for event in fresh})
         for kind, run in groupby(wanted, key=type):
-            if kind is Tombstone:
+            if kind is Rated:
+                apply_ratings(self._tx, cast(list[Rated], list(run)))
+            elif kind is Tombstone:
                 forget_rows(self._tx, cast(list[Grave], list(run)))
             else:
                 self._change(run)
@@ -189,8 +212,10 @@ class Ingest:
     def _change(self, events: Iterable[Event]) -> None:
         for event in events:
             if isinstance(event, Titled):
-                named = conversations.c.uid == event.conversation_uid
-                self._tx.update(conversations, named, title=event.title)
+                retitle(self._tx, event.conversation_uid, event.title)
+            elif isinstance(event, Labelled):
+                apply_label(self._tx, event)
+                self._place_of.pop(event.conversation_uid, None)
             elif isinstance(event, CoreFact):
                 apply_core_fact(self._tx, event)
             elif isinstance(event, SavedRecord):
@@ -198,14 +223,23 @@ class Ingest:
 
     def unknown(self, events: Sequence[Event]) -> list[Event]:
         """The events without those that were applied before or belong to something forgotten."""
-        dropped = find_tombstones(self._tx, {event.uid for event in events if isinstance(event, _Identified)})
+        named = {
+            event.ref_uid if isinstance(event, Rated) else event.uid
+            for event in events
+            if isinstance(event, _Identified | Rated)
+        }
+        gone = find_tombstones(self._tx, named)
+        dropped = set(gone)
         for kind, table in _TABLES.items():
             dropped |= find_known(self._tx, table, [event.uid for event in events if isinstance(event, kind)])
         places = {event.conversation_uid for event in events if not isinstance(event, Conversation)}
         forgotten = find_tombstones(self._tx, places)
         wanted: list[Event] = []
         for event in events:
-            if isinstance(event, _Identified) and event.uid in dropped:
+            if isinstance(event, Rated):
+                if event.ref_uid in gone:
+                    continue
+            elif isinstance(event, _Identified) and event.uid in dropped:
                 continue
             if isinstance(event, _Placed):
                 # A second one of the same id is known by then.
@@ -217,7 +251,7 @@ class Ingest:
     def _conversation(self, event: Conversation) -> None:
         project_id = None if event.project is None else ensure_project(self._tx, event.project)
         self._insert(conversations, [{**self._row(event, _conversation_row), "project_id": project_id}])
-        self._project_of[event.uid] = project_id
+        self._place_of[event.uid] = project_id, ()
         self._new_conversations.add(self._row_ids[event.uid])
 
     def _insert(self, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -239,24 +273,28 @@ class Ingest:
         self._tx.dialect.add_rows(self._tx.connection, messages, rows)
         entry_rows: list[dict[str, Any]] = []
         studied: list[Studied | None] = []
+        facets: list[list[str]] = []
         for event, row in zip(fresh, rows, strict=True):
             if is_searchable(event):
                 is_text = event.type is MessageType.TEXT
+                project_id, tags = self._place(event.conversation_uid)
                 waits = gets_vector(is_text, event.role, event.text, self._min_message_tokens)
                 entry = {
                     "source": MESSAGE_SOURCE,
                     "ref_uid": event.uid,
-                    "project_id": self._project_id(event.conversation_uid),
+                    "project_id": project_id,
                     "text": event.text if is_text else event.text[: self._tool_text_chars],
                     "is_turn": is_text,
                     "space_id": 0 if waits else None,
                 }
                 studied.append(self.studied.get(event.uid))
+                facets.append(facets_of(tags))
                 entry_rows.append({**BLANK_ENTRY, **{name: row[name] for name in _SHARED}, **entry})
         spoken_in = {event.conversation_uid for event in fresh}
         only = next(iter(spoken_in)) if len(spoken_in) == 1 else ""
         new = frozenset(self._new_conversations)
-        add_entries(self._tx, entry_rows, new, studied=studied, conversation_uid=only)
+        given = facets if any(facets) else ()
+        add_entries(self._tx, entry_rows, new, given, studied, conversation_uid=only)
         self._new_conversations.clear()
         self._touch(fresh)
         count_up(self._tx, redaction_counts(event.metadata for event in fresh))
@@ -285,11 +323,13 @@ class Ingest:
         rows = [{"of_tenant": self._tx.tenant, "of_uid": end.exchange_uid, **_end_row(end, "new_")} for end in ends]
         self._tx.dialect.execute_each(self._tx.connection, _END_EXCHANGE, rows)
 
-    def _project_id(self, conversation_uid: str) -> int | None:
-        if conversation_uid not in self._project_of:
-            project_id = self._tx.select(conversations.c.project_id).where(conversations.c.uid == conversation_uid)
-            self._project_of[conversation_uid] = self._tx.connection.scalar(project_id)
-        return self._project_of[conversation_uid]
+    def _place(self, conversation_uid: str) -> tuple[int | None, tuple[str, ...]]:
+        if conversation_uid not in self._place_of:
+            columns = (conversations.c.project_id, conversations.c.label)
+            place = self._tx.select(*columns).where(conversations.c.uid == conversation_uid)
+            row = self._tx.connection.execute(place).first()
+            self._place_of[conversation_uid] = (row.project_id, tags_of(row.label)) if row else (None, ())
+        return self._place_of[conversation_uid]
 
     def _required(self, table: Table, uid: str) -> int:
         if uid not in self._row_ids:
@@ -343,7 +383,7 @@ def name_of(event: Event) -> EventName:
         return kind, event.exchange_uid
     if isinstance(event, SavedRecord) and event.fields is None:
         return Tombstone.__name__, event.uid
-    return kind, event.conversation_uid if isinstance(event, Titled) else event.uid
+    return kind, event.conversation_uid if isinstance(event, Titled | Labelled) else event.uid
 
 
 def forget_rows(tx: Transaction, graves: Sequence[Grave]) -> None:
@@ -352,6 +392,7 @@ def forget_rows(tx: Transaction, graves: Sequence[Grave]) -> None:
     for grave in graves:
         if isinstance(grave, SavedRecord):
             forget_kept(tx, grave)
+            drop_ratings(tx, ref_uids=[grave.uid])
         elif grave.kind != "message":
             drop_summaries_of(tx, grave.uid)
             drop_given(tx, grave.uid)
@@ -375,6 +416,7 @@ def _forget_messages(tx: Transaction, conversation_uid: str, uids: Sequence[str]
     drop_summaries_with(tx, uids)
     drop_segment_summaries(tx, named)
     remove_entries(tx, tx.dialect.one_of(entries.c.ref_uid, uids))
+    drop_ratings(tx, ref_uids=uids)
     _delete_messages(tx, named)
     if said:
         _date(tx, conversation_uid, max(row.created_at for row in said))
@@ -386,6 +428,7 @@ _tombstone_row = writer(Tombstone, tombstones)
 
 def delete_conversation_rows(tx: Transaction, uid: str) -> None:
     """Remove a conversation with everything in it but its summaries; one that is not there is no error."""
+    drop_ratings(tx, folder=uid)
     conversation_id = tx.connection.scalar(tx.select(conversations.c.id).where(conversations.c.uid == uid))
     if conversation_id is None:
         return
@@ -446,17 +489,23 @@ def _date(tx: Transaction, conversation_uid: str, moment: datetime) -> None:
 
 
 def _untitle(tx: Transaction, conversation_uid: str, forgotten: Sequence[str]) -> None:
-    """Take away a title that is made of one forgotten text's words, and any where nothing is left of the talk."""
+    """Take away titles that are made of one forgotten text's words, and any where nothing is left of the talk."""
     mine = conversations.c.uid == conversation_uid
-    head = tx.connection.execute(tx.select(conversations.c.id, conversations.c.title).where(mine)).first()
-    if head is None or not head.title:
+    row_id = tx.connection.scalar(tx.select(conversations.c.id).where(mine))
+    said = own_label(tx, conversation_uid)
+    given = said.label.title if said.label else ""
+    if row_id is None or not (said.title or given):
         return
-    is_empty = (
-        tx.connection.scalar(tx.select(messages.c.id).where(messages.c.conversation_id == head.id).limit(1)) is None
-    )
-    words = _WORD.findall(head.title.casefold())
-    if is_empty or any(all(word in text for word in words) for text in map(str.casefold, forgotten)):
-        tx.update(conversations, mine, title="")
+    left = tx.select(messages.c.id).where(messages.c.conversation_id == row_id).limit(1)
+    is_empty = tx.connection.scalar(left) is None
+    texts = list(map(str.casefold, forgotten))
+
+    def goes(title: str) -> bool:
+        words = _WORD.findall(title.casefold())
+        return bool(title) and (is_empty or any(all(word in text for word in words) for text in texts))
+
+    if goes(said.title) or goes(given):
+        untitle(tx, conversation_uid, own=goes(said.title), given=goes(given))
 
 
 def _delete_messages(tx: Transaction, condition: ColumnElement[bool]) -> None:

@@ -143,6 +143,7 @@ _NEWEST: Select[Any] = (
         conversations.c.id.label("conversation_id"),
         conversations.c.title,
         conversations.c.project_id,
+        conversations.c.label,
         segments.c.id.label("segment_id"),
         segments.c.uid.label("segment_uid"),
         segments.c.number.label("segment_number"),
@@ -171,11 +172,12 @@ _NEWEST: Select[Any] = (
 
 
 class Newest(NamedTuple):
-    """The newest segment, exchange and message of a conversation, in one row; moments in microseconds."""
+    """The newest segment, exchange and message of a conversation, in one row; moments in microseconds, its label as JSON."""
 
     conversation_id: int
     title: str
     project_id: int | None
+    label: str | None
     segment_id: int | None
     segment_uid: str
     segment_number: int

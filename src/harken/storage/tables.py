@@ -252,7 +252,8 @@ conversations = table(
     *ids("project_id?"),
     *texts("parent_uid?"),
     *moments("created_at", "updated_at"),
-    *columns(Json, "metadata?"),
+    # What its owner has said of it: a title, tags, a project.
+    *columns(Json, "metadata?", "label?"),
 )
 
 segments = table("segments", *texts("uid"), *ids("conversation_id"), *numbers("number"), *moments("started_at"))
@@ -292,6 +293,8 @@ entries = table(
     _position(),
     # What its text is like, packed by `harken.text.traits`; 0 until that was looked at.
     Column("traits", BigInteger, nullable=False, server_default="0"),
+    # What verdicts multiply its score by.
+    Column("rated", Float, nullable=False, server_default="1"),
     autoincrement=True,
 )
 
@@ -382,6 +385,11 @@ retrievals = table(
 
 # What hooks gave to conversations: ids, never words.
 injections = table("injections", *texts("conversation_uid", "ref_uid"), *moments("at"))
+ratings = table(
+    "ratings",
+    *texts("uid", "conversation_uid", "ref_uid", "verdict", "by", "given_to", "about", "question"),
+    *moments("at"),
+)
 
 memories = saved_table(
     "memories",
@@ -389,7 +397,7 @@ memories = saved_table(
     *reals("importance"),
     *columns(Listed, "tags", "supersedes"),
     *texts("superseded_by?"),
-    *moments("accessed_at?"),
+    *moments("accessed_at?", "confirmed_at?", "review_by?"),
 )
 
 experiences = saved_table(
@@ -485,3 +493,7 @@ commit_files = table(
 
 # How far each project's history was read, and in which bounds.
 histories = table("histories", *ids("project_id"), *texts("head"), *moments("since"), *numbers("most_commits"))
+
+# Groups of conversations that are about the same: made again from vectors, but kept, so that each stays in its place.
+topics = table("topics", *texts("uid", "name", "words", "named_by"), *reals("x", "y"), *moments("updated_at"))
+topic_places = table("topic_places", *texts("conversation_uid", "topic_uid?"), *reals("x", "y"))

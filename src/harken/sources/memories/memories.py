@@ -15,6 +15,7 @@ from harken.model.arguments import CATEGORIES, MAX_CONTENT_CHARS, MAX_TAGS
 from harken.model.conversations import ContextItem, Hit, NewEntry, ProjectIdentity, SavedRecord, SearchScope, Trust
 from harken.model.lookups import SearchResult
 from harken.model.views import MemoryView, format_moment, parse_moment, view_of
+from harken.record.labels import checked_tags
 from harken.record.project import identify_project
 from harken.record.recorder import Recorder
 from harken.sources.memories.duplicates import SAME, Alike, MeaningComparison, find_alike
@@ -32,7 +33,6 @@ from harken.storage.records.rows import (
 )
 from harken.storage.records.rows import MEMORY as SOURCE
 
-MAX_TAG_CHARS = 50
 DEFAULT_IMPORTANCE = 0.5
 _MOST_FOUND, _MOST_LISTED = 100, 1000
 # Who asks for important ones only gets them from among so many times as many.
@@ -173,21 +173,6 @@ def checked_importance(importance: float) -> float:
     if not math.isfinite(importance) or not 0 <= importance <= 1:
         raise UsageError(f"importance must be from 0 to 1, not {importance:g}.")
     return float(importance)
-
-
-def checked_tags(tags: Iterable[str]) -> tuple[str, ...]:
-    """The tags on one line each, without blanks around them, each once.
-
-    Raises:
-        UsageError: there are too many, or one is too long.
-    """
-    clean = tuple(dict.fromkeys(flat for tag in tags if (flat := " ".join(tag.split()))))
-    if len(clean) > MAX_TAGS:
-        raise UsageError(f"A memory has at most {MAX_TAGS} tags, not {len(clean)}.")
-    longest = max(clean, key=len, default="")
-    if len(longest) > MAX_TAG_CHARS:
-        raise UsageError(f"A tag has at most {MAX_TAG_CHARS} characters; '{longest[:20]}…' has {len(longest)}.")
-    return clean
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,7 @@ _KEYS = {
     "cluster_members": ("cluster_uid", "experience_uid"),
     "checks": ("result_uid",),
     "injections": ("conversation_uid", "ref_uid"),
+    "topic_places": ("conversation_uid",),
 }
 # By name: the table, the columns, and of which rows.
 _INDEXES = {
@@ -73,6 +74,8 @@ _INDEXES = {
     "ix_commits_committed": ("commits", "project_id committed_at", ""),
     "ix_commit_files_path": ("commit_files", "project_id path", ""),
     "ix_experiences_status": ("experiences", "status created_at", ""),
+    "ix_ratings_ref": ("ratings", "ref_uid", ""),
+    "ix_ratings_conversation": ("ratings", "conversation_uid", ""),
     "ix_checks_at": ("checks", "at", "outcome IS NOT NULL"),
 }
 
@@ -111,6 +114,13 @@ _TRUST = (
 
 def create(connection: Connection, version: str) -> None:
     """Make what is missing of the tables, keys and indexes, and say which version the schema has."""
+    stamps = add_missing(connection)
+    connection.execute(stamps.delete())
+    connection.execute(stamps.insert().values(version_num=version))
+
+
+def add_missing(connection: Connection) -> Table:
+    """Make what is missing of the tables, keys and indexes, for a version that adds some; the table of versions."""
     leading = ("tenant",) if connection.dialect.name == "postgresql" else ()
     made = MetaData()
     tables = {table.name: _shaped(table, made, leading) for table in ALL_TABLES.values()}
@@ -124,8 +134,7 @@ def create(connection: Connection, version: str) -> None:
         index = Index(name, *indexed, sqlite_where=where, postgresql_where=where)
         if name not in present:
             index.create(connection)
-    connection.execute(stamps.delete())
-    connection.execute(stamps.insert().values(version_num=version))
+    return stamps
 
 
 def adopt(connection: Connection, version: str) -> None:

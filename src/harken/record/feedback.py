@@ -1,0 +1,237 @@
+"""Verdicts on what was recalled: by a person, an agent, or an answer that used it. Each is an event of the journal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from harken.errors import NotFoundError, StoreReadOnlyError, UsageError
+from harken.model.marks import ANSWER, OWNER, Rated, Verdict, factor_of, in_words
+from harken.model.views import RatingView, RecallView, format_moment
+from harken.record.recorder import Recorder
+from harken.storage.conversations import messages_of_exchange
+from harken.storage.overview import read_titles
+from harken.storage.ports import RowScope, Transaction
+from harken.storage.records.marks import ratings_of
+from harken.storage.records.recalls import (
+    Asked,
+    Given,
+    asked_at,
+    given_behind,
+    judged_place,
+    list_given,
+    newest_given,
+    said_by_agent,
+    texts_of,
+)
+from harken.storage.state import get_setting, set_setting
+from harken.text.words import content_terms
+
+MAX_QUESTION_CHARS = 2000
+# The row of the last injection whose answer was looked at.
+_SEEN = "feedback.seen"
+_AT_ONCE = 100
+# An answer that is not recorded by then never is.
+_WAITED_FOR = timedelta(days=1)
+# So many words of what was recalled, none of which the question had, and each in so few entries, are no coincidence.
+_LEAST_WORDS, _MOST_HOLDERS, _MOST_SHARE, _MOST_TERMS = 3, 10, 0.01, 60
+_EXCERPT_CHARS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What all verdicts on something say together.
+
+    Attributes:
+        kind: `message`, `exchange`, `conversation`, `memory`, `experience` or `value`.
+        factor: what its score is multiplied by, 0.8 to 1.2.
+        words: the verdicts in words; empty without any.
+        question: for which it was judged; empty where nobody knows, and a wrong one then stays away from all.
+    """
+
+    uid: str
+    kind: str
+    factor: float
+    words: str
+    question: str = ""
+
+    def view(self) -> RatingView:
+        """The judgement as JSON."""
+        return RatingView(
+            id=self.uid, kind=self.kind, factor=self.factor, words=self.words, question=self.question or None
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RecalledLine:
+    """Something that came back by itself: when, where, at what, and what was said of it."""
+
+    given: Given
+    kind: str
+    text: str
+    title: str
+    question: str
+    words: str
+    factor: float
+
+    def view(self) -> RecallView:
+        """The line as JSON."""
+        return RecallView(
+            number=self.given.row,
+            id=self.given.ref_uid,
+            kind=self.kind,
+            text=self.text[:_EXCERPT_CHARS],
+            at=format_moment(self.given.at),
+            conversation_id=self.given.conversation_uid,
+            conversation_title=self.title,
+            question=self.question[:_EXCERPT_CHARS],
+            rated=self.words,
+            factor=self.factor,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Feedback:
+    """Verdicts on what was recalled; reached as `Harken.feedback`."""
+
+    recorder: Recorder
+
+    def rate(self, uid: str, verdict: Verdict | str, *, by: str = OWNER, question: str = "") -> Judged:
+        """Judge something that was recalled: it counts a little more or less from now on, never by more than a fifth.
+
+        What is `wrong` does not come back by itself to such a question. Which one that was is known where a hook or a
+        chat gave it; else the question may be told, and without any it stays away from all. `none` takes back all that
+        was said before. Ids may be abbreviated to their beginnings.
+
+        Raises:
+            NotFoundError: the id names nothing that may be judged, or several things.
+            UsageError: there is no such verdict.
+        """
+        if verdict not in list(Verdict):
+            raise UsageError(f"{verdict!r} is no verdict. Give one of: {', '.join(Verdict)}")
+        asked = " ".join(self.recorder.clean(question).split())[:MAX_QUESTION_CHARS]
+        with self.recorder.store.reading() as tx:
+            kind, ref, folder = _one(tx, uid)
+            given = newest_given(tx, ref)
+            about = asked_at(tx, given) if given else None
+
+        def rated(_tx: Transaction, _ingest: object) -> Sequence[Rated]:
+            moment, place = self.recorder.now(), (given.conversation_uid if given else "")
+            known = about.uid if about and not asked else ""
+            own = self.recorder.new_uid()
+            return [Rated(own, folder, ref, Verdict(verdict), by, moment, place, known, asked)]
+
+        self.recorder.admit([folder], rated)
+        with self.recorder.store.reading() as tx:
+            found = _judged(tx, ref, kind)
+        return Judged(ref, kind, found.factor, found.words, asked or (about.text if about else ""))
+
+    def show(self, uid: str) -> Judged:
+        """What all verdicts on something say.
+
+        Raises:
+            NotFoundError: the id names nothing that may be judged, or several things.
+        """
+        with self.recorder.store.reading() as tx:
+            kind, ref, _ = _one(tx, uid)
+            return _judged(tx, ref, kind)
+
+    def recalls(
+        self, limit: int = 20, before: int | None = None, conversation: str | None = None
+    ) -> list[RecalledLine]:
+        """What came back by itself, newest first, each with the question and what was said of it.
+
+        Args:
+            limit: how many at most.
+            before: only those before this one's number, to go on from.
+            conversation: only in this one: its id.
+        """
+        with self.recorder.store.reading() as tx:
+            given = list_given(tx, limit, before, conversation)
+            texts = texts_of(tx, (each.ref_uid for each in given))
+            told = ratings_of(tx, (each.ref_uid for each in given))
+            titles = read_titles(tx, sorted({each.conversation_uid for each in given}))
+            asked = {each: asked_at(tx, each) for each in given}
+        return [
+            RecalledLine(
+                each,
+                *texts.get(each.ref_uid, ("forgotten", "")),
+                titles.get(each.conversation_uid, ""),
+                question.text if (question := asked[each]) else "",
+                in_words(told.get(each.ref_uid, ())),
+                factor_of(told.get(each.ref_uid, ())),
+            )
+            for each in given
+        ]
+
+    def notice(self) -> int:
+        """Call useful what answers have used since this was last asked; how many that is.
+
+        An answer uses something where it has three of its rare words or more, none of which the question had. Nothing
+        sinks because it was not used.
+        """
+        store, now = self.recorder.store, self.recorder.now()
+        with store.reading() as tx:
+            seen = int(get_setting(tx, _SEEN) or 0)
+            given = given_behind(tx, seen, _AT_ONCE)
+            used: list[tuple[Given, Asked]] = []
+            waiting = False
+            for each in given:
+                asked = asked_at(tx, each)
+                answer = said_by_agent(messages_of_exchange(tx, asked.exchange_uid)) if asked else ""
+                waiting = waiting or (not answer and now - each.at < _WAITED_FOR)
+                seen = seen if waiting else each.row
+                if asked and answer and _is_used(tx, each.ref_uid, asked.text, answer):
+                    used.append((each, asked))
+            known = ratings_of(tx, (each.ref_uid for each, _ in used))
+        fresh = [
+            (each, asked)
+            for each, asked in used
+            if not any(
+                one.by == ANSWER and one.given_to == each.conversation_uid for one in known.get(each.ref_uid, ())
+            )
+        ]
+        if fresh:
+            self._note_used(fresh, now)
+        if given:
+            try:
+                with store.writing() as tx:
+                    set_setting(tx, _SEEN, seen)
+            except StoreReadOnlyError:
+                return 0
+        return len(fresh)
+
+    def _note_used(self, used: Iterable[tuple[Given, Asked]], now: datetime) -> None:
+        events = []
+        with self.recorder.store.reading() as tx:
+            for each, asked in used:
+                for _kind, ref, folder in judged_place(tx, each.ref_uid)[:1]:
+                    own = self.recorder.new_uid()
+                    place = each.conversation_uid, asked.uid
+                    events.append(Rated(own, folder, ref, Verdict.USEFUL, ANSWER, now, *place))
+        self.recorder.admit(sorted({event.conversation_uid for event in events}), lambda _tx, _ingest: events)
+
+
+def _one(tx: Transaction, uid: str) -> tuple[str, str, str]:
+    found = judged_place(tx, uid)
+    if len(found) != 1:
+        what = "names nothing that was said or saved" if not found else "is the beginning of several ids"
+        raise NotFoundError(f"'{uid}' {what}. What came back is listed by: harken rag recalls")
+    return found[0]
+
+
+def _judged(tx: Transaction, ref: str, kind: str) -> Judged:
+    told = ratings_of(tx, [ref]).get(ref, [])
+    return Judged(ref, kind, factor_of(told), in_words(told))
+
+
+def _is_used(tx: Transaction, ref_uid: str, question: str, answer: str) -> bool:
+    _, text = texts_of(tx, [ref_uid]).get(ref_uid, ("", ""))
+    known, said = set(content_terms(question)), set(content_terms(answer))
+    shared = [term for term in dict.fromkeys(content_terms(text)) if term in said and term not in known][:_MOST_TERMS]
+    if len(shared) < _LEAST_WORDS:
+        return False
+    holding = tx.text.holders(tx.connection, shared, RowScope())
+    most = max(_MOST_HOLDERS, int(holding.entries * _MOST_SHARE))
+    return sum(0 < len(held) <= most for held in holding.ids.values()) >= _LEAST_WORDS
