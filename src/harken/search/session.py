@@ -14,6 +14,7 @@ from typing import Any
 from harken.config.sections import SearchConfig
 from harken.errors import MissingExtraError, ProviderError
 from harken.log import Log
+from harken.model.conversations import SearchScope
 from harken.providers.embedder import Embedder, Vectors
 from harken.providers.priority import FOREGROUND
 from harken.search.query import Query
@@ -144,6 +145,19 @@ class QueryVector:
 _Answer = QueryVector | str
 
 
+@dataclass(frozen=True, slots=True)
+class Guess:
+    """How a search went that is likely to be asked for again, so that it can be asked before it is known how it goes.
+
+    Attributes:
+        scope: with row ids.
+        unseen: how many of the records that were left out have no entry.
+    """
+
+    scope: RowScope
+    unseen: int
+
+
 class SearchSession:
     """Searches that belong together; of one thread, and closed by leaving it as a context.
 
@@ -157,13 +171,15 @@ class SearchSession:
         projects: what they see of other projects than the one at hand.
         by_words: whether words alone must do, for nobody can wait until the model is loaded.
         spaces: those that answer, by their state, as they were when a query was last begun.
+        guesses: of the scopes that were searched last.
     """
 
     def __init__(self, sessions: SearchSessions, config: SearchConfig, projects: ProjectScope) -> None:
         self.config = config
         self.projects = projects
         self.by_words = False
-        self.spaces: Mapping[str, StoredSpace] = {}
+        self.spaces = sessions.spaces
+        self.guesses = sessions.guesses
         self.view = SharedTransaction(sessions.store)
         self.now = sessions.now()
         self.coverage = sessions.coverage
@@ -181,7 +197,7 @@ class SearchSession:
         key = query.text, known_scripts_only and foreign_share(query.text) > _MOSTLY
         if key not in self._asked:
             with self.view.reading() as tx:
-                self.spaces = answering_spaces(tx)
+                self.spaces = self._sessions.spaces = answering_spaces(tx)
             is_there = "active" in self.spaces
             self._asked[key] = self._sessions.embed(self.spaces, *key) if is_there else NOTHING_EMBEDDED
         return self._asked[key]
@@ -239,6 +255,8 @@ class SearchSessions:
     embedder_of: Callable[[StoredSpace], Embedder | None]
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     coverage: Coverage = field(default_factory=Coverage, init=False)
+    spaces: Mapping[str, StoredSpace] = field(default_factory=dict, init=False)
+    guesses: dict[SearchScope, Guess] = field(default_factory=dict, init=False)
     _threads: ThreadPoolExecutor = field(default_factory=partial(ThreadPoolExecutor, _AT_ONCE, "embed"), init=False)
     _opened: dict[str, tuple[Embedder, Callable[[str], Vectors]]] = field(default_factory=dict, init=False)
     _small_talk: dict[str, Vectors] = field(default_factory=dict, init=False)

@@ -33,8 +33,8 @@ from harken.storage.postgres.vectors import PgvectorIndex
 
 _LISTEN_SECONDS = 1.0
 _RECONNECT_SECONDS = 3.0
-# A message is a row of each of the last two, and often begins an exchange.
-_RECORDED = ("exchanges", "messages", "entries")
+# A message is a row of each of the last two, often begins an exchange, and at times a conversation.
+_RECORDED = ("conversations", "segments", "exchanges", "messages", "entries")
 
 _log = Log(__name__)
 
