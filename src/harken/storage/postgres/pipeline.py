@@ -180,8 +180,12 @@ class PipelinedConnection(psycopg.Connection[Row]):
         self._forget()
 
     def commit(self) -> None:
-        """See `finish`."""
-        self.finish()
+        """End a transaction, whoever has begun it."""
+        if self._begins:
+            self.finish()
+        else:
+            self.send()
+            super().commit()
 
     def rollback(self) -> None:
         """Undo everything; what waits is not sent."""

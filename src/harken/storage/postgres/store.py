@@ -14,7 +14,8 @@ from sqlalchemy import URL, text
 from harken.errors import SchemaError, StoreError, UsageError
 from harken.log import Log
 from harken.storage import migrations
-from harken.storage.ports import Migrated, Right, Transaction
+from harken.storage.migrations import Migrated
+from harken.storage.ports import Right, Transaction
 from harken.storage.postgres import schema
 from harken.storage.postgres.connection import (
     WORK_CHANNEL,
