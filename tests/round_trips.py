@@ -6,7 +6,7 @@ import shutil
 import socket
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -57,27 +57,30 @@ class RoundTrips:
     def relay(self, client: socket.socket, server: socket.socket) -> None:
         """Pass on what both say until one of them hangs up."""
         # The greeting has no name; the first answer that is waited for is the one to it.
-        asked, open_questions, is_open = _Messages(named=False), [1], [False]
+        asked, answered = _Messages(named=False), _Messages(named=True)
+        unanswered, is_asking = 1, False
 
-        def to_server(data: bytes) -> None:
+        def count_asked(data: bytes) -> None:
+            nonlocal unanswered, is_asking
             for kind in asked.read(data):
                 with self._lock:
-                    if open_questions[0] == 0 and not is_open[0] and kind not in _NEVER_WAITED_FOR:
+                    if not unanswered and not is_asking and kind not in _NEVER_WAITED_FOR:
                         self.count += 1
-                    is_open[0] = kind not in (_SYNC, _QUERY) and kind not in _NEVER_WAITED_FOR
-                    open_questions[0] += kind in (_SYNC, _QUERY)
+                    ends = kind in (_SYNC, _QUERY)
+                    is_asking = not ends and kind not in _NEVER_WAITED_FOR
+                    unanswered += ends
 
-        answered = _Messages(named=True)
-
-        def to_client(data: bytes) -> None:
+        def count_answered(data: bytes) -> None:
+            nonlocal unanswered
             for kind in answered.read(data):
                 with self._lock:
-                    open_questions[0] -= kind == _READY
+                    unanswered -= kind == _READY
 
-        back = threading.Thread(target=_pump, args=(server, client, to_client), daemon=True)
-        back.start()
-        _pump(client, server, to_server)
-        back.join()
+        with client, server:
+            back = threading.Thread(target=_pump, args=(server, client, count_answered))
+            back.start()
+            _pump(client, server, count_asked)
+            back.join()
 
     @contextmanager
     def counted(self) -> Iterator[list[int]]:
@@ -88,8 +91,7 @@ class RoundTrips:
         found.append(self.count - before)
 
 
-def _pump(source: socket.socket, target: socket.socket, note: object) -> None:
-    assert callable(note)
+def _pump(source: socket.socket, target: socket.socket, note: Callable[[bytes], None]) -> None:
     with suppress(OSError):
         while data := source.recv(1 << 16):
             # Before it is passed on: the answer may be back before this thread goes on.
@@ -102,26 +104,31 @@ def _pump(source: socket.socket, target: socket.socket, note: object) -> None:
 
 @contextmanager
 def counting(url: URL) -> Iterator[RoundTrips]:
-    """A relay before the server of a URL, which listens on a socket in a folder."""
+    """A relay before the server of a URL, which listens on a socket in a folder; left once its clients have hung up."""
     # A socket's path may have a hundred characters.
     folder = Path(tempfile.mkdtemp(prefix="harken-relay-"))
     behind = str(Path(str(url.query["host"])) / _SOCKET)
-    listener = socket.socket(socket.AF_UNIX)
-    listener.bind(str(folder / _SOCKET))
-    listener.listen()
-    trips = RoundTrips(url.update_query_dict({"host": str(folder)}))
+    trips, threads = RoundTrips(url.update_query_dict({"host": str(folder)})), list[threading.Thread]()
 
-    def accept() -> None:
+    def accept(listener: socket.socket) -> None:
         with suppress(OSError):
             while True:
                 client, _ = listener.accept()
                 server = socket.socket(socket.AF_UNIX)
                 server.connect(behind)
-                threading.Thread(target=trips.relay, args=(client, server), daemon=True).start()
+                threads.append(threading.Thread(target=trips.relay, args=(client, server)))
+                threads[-1].start()
 
-    threading.Thread(target=accept, daemon=True).start()
-    try:
-        yield trips
-    finally:
-        listener.close()
-        shutil.rmtree(folder, ignore_errors=True)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(folder / _SOCKET))
+        listener.listen()
+        accepting = threading.Thread(target=accept, args=(listener,))
+        accepting.start()
+        try:
+            yield trips
+        finally:
+            # Whoever waits for a client is woken by it.
+            listener.shutdown(socket.SHUT_RDWR)
+            for thread in (accepting, *threads):
+                thread.join()
+            shutil.rmtree(folder, ignore_errors=True)

@@ -20,9 +20,10 @@ from harken.storage.conversations import Counts, count_all, list_projects, messa
 from harken.storage.enrichment import jobs, spend
 from harken.storage.enrichment.jobs import FailedWork
 from harken.storage.enrichment.spend import Spent
+from harken.storage.migrations import Migrated
 from harken.storage.open import migrate_store
 from harken.storage.overview import list_conversations, read_activity, read_titles
-from harken.storage.ports import Migrated, Store, Transaction
+from harken.storage.ports import Store, Transaction
 from harken.storage.state import applied_bytes, count_rows, read_counters
 from harken.storage.vectors import FOREIGN, count_vectors, embeddable_texts, second_spaces, spaces_by_state
 

@@ -32,7 +32,14 @@ from harken.record.prepared import NewMessage as NewMessage
 from harken.record.prepared import Prepared, Preparer
 from harken.record.threads import Thread, read_thread
 from harken.redact.redactor import Redactor
-from harken.storage.conversations import find_known, find_tombstones, own_conversations, raised_trust, tombstones_of
+from harken.storage.conversations import (
+    find_known,
+    find_tombstones,
+    foresee_tombstones,
+    own_conversations,
+    raised_trust,
+    tombstones_of,
+)
 from harken.storage.enrichment.consent import note_imported
 from harken.storage.events import Ingest
 from harken.storage.ports import Store, Transaction
@@ -200,6 +207,7 @@ class Recorder:
             exchanges: dict[str, int] = {}
             for batch in batches:
                 tx.text.foresee_end(tx, batch.conversation.uid)
+                foresee_tombstones(tx, [batch.conversation.uid])
             each = zip(batches, prepared, strict=True)
             placed = [self._placed(tx, batch, ready, writing.ingest, exchanges) for batch, ready in each]
             writing.write([event for events, _ in placed for event in events])

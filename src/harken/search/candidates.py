@@ -9,12 +9,12 @@ from itertools import islice
 from math import prod
 
 from harken.config.sections import SearchConfig
-from harken.model.conversations import UNTRUSTED, Hit, Reason, Role
+from harken.model.conversations import UNTRUSTED, Entry, Hit, Reason, Role
 from harken.search.fusion import MOST_HOLDERS, REORDERED, Evidence, Share, learned_scores, placed
 from harken.search.query import Query, distinctive_terms
 from harken.search.session import QueryVector
 from harken.storage.entries import STATES_RULE, load_entries
-from harken.storage.facts import EntryFacts, asked_last, entry_facts, neighbours
+from harken.storage.facts import EntryFacts, Neighbours, asked_last, entry_facts, neighbours
 from harken.storage.ports import Holding, NearestIndex, RowScope, StoredSpace, Transaction
 from harken.storage.projects import ProjectScope
 from harken.text.shown import short_key
@@ -65,6 +65,7 @@ class Candidates:
         scores: that, weighed.
         reasons: what the weights were.
         shares: what each feature adds, of the best that learned fusion has ordered.
+        beside: what stands beside those that were asked for ahead; `loaded` are those themselves.
     """
 
     query: Query
@@ -84,6 +85,8 @@ class Candidates:
     scores: dict[int, float] = field(default_factory=dict)
     reasons: dict[int, list[Reason]] = field(default_factory=dict)
     shares: dict[int, Share] = field(default_factory=dict)
+    beside: dict[int, Neighbours] = field(default_factory=dict)
+    loaded: dict[int, Entry] = field(default_factory=dict)
 
     def foresee(self, tx: Transaction, index: NearestIndex, spaces: Iterable[StoredSpace]) -> None:
         """Have a server asked by one message for what finding words, the rare ones and the nearest will ask."""
@@ -95,15 +98,18 @@ class Candidates:
         for space in spaces:
             index.foresee(tx, space, self.scope)
 
-    def foresee_last(self, tx: Transaction, facts: Mapping[int, EntryFacts], most: int) -> None:
-        """The same for what ordering and loading those that may come back will ask; mostly it is the last.
+    def foresee_last(self, tx: Transaction, seen: Collection[int], most: int) -> None:
+        """Read the facts of all, and what stands beside the best, with these themselves, by one message.
 
-        Where they are more than the `most` that will be loaded, only their order says which.
+        Mostly it is the last that is asked: more than so many seldom come back, and what they lack is read then.
         """
-        beside = self._reordered(facts) if self.config.fusion == "learned" else []
-        is_known = len(facts) <= most
-        questions = asked_last(tx, beside, sorted(facts) if is_known else ())
-        (tx.dialect.end_with if is_known else tx.dialect.foresee)(tx.connection, *questions)
+        self.fuse()
+        best = sorted(self.fused.keys() - seen, key=self.fused.__getitem__, reverse=True)[:most]
+        missing = [entry_id for entry_id in {**self.similarity, **self.keyword} if entry_id not in self.facts]
+        tx.dialect.end_with(tx.connection, *asked_last(tx, missing, best))
+        self.read_facts(tx, missing)
+        self.beside, self.loaded = neighbours(tx, best), load_entries(tx, best)
+        self.beside |= {entry_id: Neighbours() for entry_id in best if entry_id not in self.beside}
 
     def find_words(self, tx: Transaction, quote: str = "") -> None:
         """Find those with the query's words, and with a quotation where one is given."""
@@ -190,7 +196,7 @@ class Candidates:
         if self.config.fusion != "learned" or (self.elsewhere and self.elsewhere.keys() >= facts.keys()):
             return
         best = self._reordered(facts)
-        around = neighbours(tx, best)
+        around = self.beside | neighbours(tx, [entry_id for entry_id in best if entry_id not in self.beside])
         similarity = self._counted_similarity()
         if asked is not None:
             beside = {each.after for each in around.values() if each.after and each.after not in similarity}
@@ -245,7 +251,7 @@ class Candidates:
 
     def hits(self, tx: Transaction, entry_ids: Sequence[int], passing: Mapping[int, Reason] | None = None) -> list[Hit]:
         """Load entries, in this order, each with why it came back."""
-        entries = load_entries(tx, sorted(entry_ids))
+        entries = self.loaded | load_entries(tx, [each for each in entry_ids if each not in self.loaded])
         keyword_ranks = {entry_id: rank for rank, entry_id in enumerate(self.keyword, start=1)}
         vector_ranks = {entry_id: rank for rank, entry_id in enumerate(self.nearest, start=1)}
         return [

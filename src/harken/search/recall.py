@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -11,11 +11,12 @@ from harken.model.conversations import Entry, Hit, Reason, SearchScope
 from harken.search.candidates import Candidates, Gate, RareWords
 from harken.search.newest import MARK, is_said_before, newest_first
 from harken.search.query import Query, asks_nothing, names_question, parse_query
-from harken.search.session import QueryVector, SearchSession, SearchSessions, attempted
+from harken.search.session import Guess, QueryVector, SearchSession, SearchSessions, attempted
 from harken.search.spread import Several
 from harken.storage.conversations import entries_of
 from harken.storage.enrichment.summaries import TOOLS
 from harken.storage.entries import foresee_segment, row_scope
+from harken.storage.ports import RowScope, Transaction
 from harken.text import tokens
 
 # What a query asks of in words that nobody has said is less likely to have been talked about: so much more similarity
@@ -30,6 +31,8 @@ _NEARER_THAN_TALK = 0.02
 _DEPTH = 80
 # The best so many times as many as wanted are tried: some say the same, or do not fit.
 _TRIES = 4
+# Segments whose rows are remembered.
+_MOST_GUESSES = 1_000
 # A message that must be cut to less than this says too little.
 _LEAST_TOKENS = 24
 
@@ -143,16 +146,19 @@ class _SegmentSearch:
     def hits(self, segment_uid: str, excluded: Collection[str]) -> list[Hit]:
         """The best that may come back, best first."""
         config, most = self.session.config, _TRIES * self.config.top_k
+        wanted = SearchScope(segment=segment_uid, sources=("message", TOOLS))
+        wanted = replace(wanted, without_untrusted=not config.include_untrusted)
         with self.session.view.reading() as tx:
             is_remote = tx.dialect.is_remote
             if is_remote:
-                foresee_segment(tx, segment_uid, list(excluded), self.session.now)
+                self._foresee(tx, wanted, list(excluded))
         self.session.begin(self.query, known_scripts_only=True)
         with self.session.view.reading() as tx:
-            wanted = SearchScope(segment=segment_uid, sources=("message", TOOLS))
-            scope = row_scope(tx, replace(wanted, without_untrusted=not config.include_untrusted))
+            scope = row_scope(tx, wanted)
             seen = entries_of(tx, excluded)
-        found = Candidates(self.query, config, scope, min(_DEPTH, config.candidates) + len(seen))
+        found = self._candidates(scope, len(seen))
+        if is_remote:
+            self._note(wanted, scope, len(excluded) - len(seen))
         # Both lists each on its own: where one part is broken, the other carries.
         with attempted("full_text", self.failures), self.session.view.reading() as tx:
             if is_remote:
@@ -170,12 +176,12 @@ class _SegmentSearch:
             self.notes.append("It resembles small talk more than anything that was said.")
             return []
         with self.session.view.reading() as tx:
+            if is_remote:
+                found.foresee_last(tx, seen, 2 * most)
             found.read_facts(tx, [*found.similarity, *found.keyword])
             found.fuse()
             passing = self._passing(found, seen, most)
             facts = {entry_id: found.facts[entry_id] for entry_id in passing}
-            if is_remote and not self.failures:
-                found.foresee_last(tx, facts, most)
         if not self.failures:
             # It reads by words and by meaning once more; where a part is broken, what is there keeps its order.
             with attempted("learned_order", self.failures), self.session.view.reading() as tx:
@@ -185,6 +191,23 @@ class _SegmentSearch:
             if self.several:
                 self.several.spread(tx, found, self.asked)
             return newest_first(self.session.view, found.hits(tx, found.best_first()[:most], passing))
+
+    def _candidates(self, scope: RowScope, seen: int) -> Candidates:
+        return Candidates(self.query, self.session.config, scope, min(_DEPTH, self.session.config.candidates) + seen)
+
+    def _foresee(self, tx: Transaction, wanted: SearchScope, excluded: Sequence[str]) -> None:
+        """Have a server asked by one message for all that needs no vector, if the segment was searched before."""
+        foresee_segment(tx, wanted.segment or "", excluded, self.session.now)
+        if guess := self.session.guesses.get(wanted):
+            candidates = self._candidates(guess.scope, max(0, len(excluded) - guess.unseen))
+            candidates.foresee(tx, self.session.view.nearest, self.session.spaces.values())
+
+    def _note(self, wanted: SearchScope, scope: RowScope, unseen: int) -> None:
+        guesses = self.session.guesses
+        guesses.pop(wanted, None)
+        guesses[wanted] = Guess(scope, unseen)
+        while len(guesses) > _MOST_GUESSES:
+            del guesses[next(iter(guesses))]
 
     def _find_near(self, found: Candidates) -> None:
         asked = self.session.vector(self.query, known_scripts_only=True)

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, TypeVar
 
 from harken.config.sections import SearchConfig
 from harken.errors import MissingExtraError, ProviderError
 from harken.log import Log
+from harken.model.conversations import SearchScope
 from harken.providers.embedder import Embedder, Vectors
 from harken.providers.priority import FOREGROUND
 from harken.search.query import Query
 from harken.storage.enrichment.jobs import blocked_reason, is_enabled
-from harken.storage.ports import NearestIndex, RowScope, SharedTransaction, Store, StoredSpace, Transaction
+from harken.storage.ports import NearestIndex, Readable, RowScope, Store, StoredSpace, Transaction
 from harken.storage.projects import EVERY_PROJECT, ProjectScope
 from harken.storage.vectors import (
     A_BATCH,
@@ -46,6 +47,10 @@ _AT_ONCE, _QUERIES = 8, 256
 _MOSTLY = 0.5
 # Of 40 questions in other languages, and 80 prompts that are about something, none is nearer to a courtesy than 0.32.
 _LIKE_A_COURTESY = 0.4
+# A local model needs a tenth of it; so long a search keeps its view of the store, for another one costs a millisecond.
+_SOON_SECONDS = 0.05
+
+_Value = TypeVar("_Value")
 
 _log = Log(__name__)
 
@@ -144,6 +149,62 @@ class QueryVector:
 _Answer = QueryVector | str
 
 
+class SharedTransaction:
+    """A store whose readings are one transaction; of one thread, and closed by leaving it as a context.
+
+    Where a reading fails, the transaction ends with it, and the next one begins another.
+    """
+
+    def __init__(self, store: Readable) -> None:
+        self.text, self.nearest = store.text, store.nearest
+        self._store = store
+        self._open = ExitStack()
+        self._transaction: Transaction | None = None
+
+    @contextmanager
+    def reading(self) -> Iterator[Transaction]:
+        """The one view, begun by whoever first reads."""
+        if self._transaction is None:
+            self._transaction = self._open.enter_context(self._store.reading())
+        try:
+            yield self._transaction
+        except BaseException as error:
+            self._transaction = None
+            # The store's own reading sees the error, and says it in our words.
+            self._open.__exit__(type(error), error, error.__traceback__)
+            raise
+
+    def release(self) -> None:
+        """End the view before something that takes long; whoever reads next begins another."""
+        self._transaction = None
+        self._open.close()
+
+    def wait_for(self, asked: Future[_Value]) -> _Value:
+        """What another thread makes; where that takes seconds, it is waited for without a view."""
+        if not wait([asked], _SOON_SECONDS).done:
+            self.release()
+        return asked.result()
+
+    def __enter__(self) -> SharedTransaction:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.release()
+
+
+@dataclass(frozen=True, slots=True)
+class Guess:
+    """How a search went that is likely to be asked for again, so that it can be asked before it is known how it goes.
+
+    Attributes:
+        scope: with row ids.
+        unseen: how many of the records that were left out have no entry.
+    """
+
+    scope: RowScope
+    unseen: int
+
+
 class SearchSession:
     """Searches that belong together; of one thread, and closed by leaving it as a context.
 
@@ -157,13 +218,15 @@ class SearchSession:
         projects: what they see of other projects than the one at hand.
         by_words: whether words alone must do, for nobody can wait until the model is loaded.
         spaces: those that answer, by their state, as they were when a query was last begun.
+        guesses: of the scopes that were searched last.
     """
 
     def __init__(self, sessions: SearchSessions, config: SearchConfig, projects: ProjectScope) -> None:
         self.config = config
         self.projects = projects
         self.by_words = False
-        self.spaces: Mapping[str, StoredSpace] = {}
+        self.spaces = sessions.spaces
+        self.guesses = sessions.guesses
         self.view = SharedTransaction(sessions.store)
         self.now = sessions.now()
         self.coverage = sessions.coverage
@@ -181,7 +244,7 @@ class SearchSession:
         key = query.text, known_scripts_only and foreign_share(query.text) > _MOSTLY
         if key not in self._asked:
             with self.view.reading() as tx:
-                self.spaces = answering_spaces(tx)
+                self.spaces = self._sessions.spaces = answering_spaces(tx)
             is_there = "active" in self.spaces
             self._asked[key] = self._sessions.embed(self.spaces, *key) if is_there else NOTHING_EMBEDDED
         return self._asked[key]
@@ -239,6 +302,8 @@ class SearchSessions:
     embedder_of: Callable[[StoredSpace], Embedder | None]
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     coverage: Coverage = field(default_factory=Coverage, init=False)
+    spaces: Mapping[str, StoredSpace] = field(default_factory=dict, init=False)
+    guesses: dict[SearchScope, Guess] = field(default_factory=dict, init=False)
     _threads: ThreadPoolExecutor = field(default_factory=partial(ThreadPoolExecutor, _AT_ONCE, "embed"), init=False)
     _opened: dict[str, tuple[Embedder, Callable[[str], Vectors]]] = field(default_factory=dict, init=False)
     _small_talk: dict[str, Vectors] = field(default_factory=dict, init=False)

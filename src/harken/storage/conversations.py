@@ -37,7 +37,7 @@ from harken.model.conversations import (
     Trusted,
 )
 from harken.model.lookups import Surroundings
-from harken.storage.ports import MESSAGE_SOURCE, Transaction, bare_by, batches, rows_in
+from harken.storage.ports import MESSAGE_SOURCE, Transaction, asked_by, bare_by, batches, rows_in
 from harken.storage.state import RowCounts, count_rows
 from harken.storage.tables import (
     conversations,
@@ -64,6 +64,12 @@ def find_known(tx: Transaction, table: Table, uids: Sequence[str]) -> set[str]:
 def find_tombstones(tx: Transaction, uids: Iterable[str]) -> set[str]:
     """Which of the uids were forgotten."""
     return find_known(tx, tombstones, list(uids))
+
+
+def foresee_tombstones(tx: Transaction, uids: Sequence[str]) -> None:
+    """Be told that `find_tombstones` is about to be asked."""
+    if tx.dialect.is_remote:
+        tx.dialect.foresee(tx.connection, asked_by(tx, tombstones.c.uid, uids, tombstones.c.uid))
 
 
 def own_conversations(tx: Transaction, uids: Iterable[str]) -> set[str]:

@@ -80,10 +80,10 @@ def neighbours(tx: Transaction, entry_ids: Sequence[int]) -> dict[int, Neighbour
     return found
 
 
-def asked_last(tx: Transaction, beside: Sequence[int], loaded: Sequence[int]) -> list[Question]:
-    """What `neighbours` and `load_entries` ask of these; nothing of none."""
-    questions = [among_these(tx, _beside(tx.dialect), beside)] if beside else []
-    return [*questions, entries_question(tx, loaded)] if loaded else questions
+def asked_last(tx: Transaction, candidates: Sequence[int], best: Sequence[int]) -> list[Question]:
+    """What `entry_facts` asks of candidates, and of the best `neighbours` and `load_entries`; nothing of none."""
+    facts = [among_these(tx, _facts(tx.dialect), candidates)] if candidates else []
+    return [*facts, among_these(tx, _beside(tx.dialect), best), entries_question(tx, best)] if best else facts
 
 
 @cache

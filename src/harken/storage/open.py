@@ -9,7 +9,8 @@ from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from harken.errors import ConfigError, MissingExtraError, UsageError
-from harken.storage.ports import EMBEDDED_TENANT, Migrated, Store
+from harken.storage.migrations import Migrated
+from harken.storage.ports import EMBEDDED_TENANT, Store
 
 SERVER_ENGINE = "postgresql"
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, wait
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
@@ -41,8 +40,9 @@ Scored = tuple[int, float]
 Values = Mapping[str, Any]
 # A table, and which of its rows: of entries and vectors those of a space, elsewhere 0.
 RowCount = tuple[str, int]
-# A statement that was made once and is kept for good, with its values: what `Dialect.bare_rows` is asked.
+# What `Dialect.bare_rows` is asked; and words, each list with the `most` that `TextIndex.holders` is asked with.
 Question = tuple[ClauseElement, Values]
+WordLists = Sequence[tuple[Sequence[str], int | None]]
 EMBEDDED_TENANT = "local"
 # The name under which statements that are made once get the ids that they are about.
 AMONG = "among"
@@ -192,13 +192,7 @@ class TextIndex(Protocol):
         """
 
     def foresee(
-        self,
-        tx: Transaction,
-        terms: Sequence[str],
-        scope: RowScope,
-        limit: int,
-        with_context: bool,
-        holders: Sequence[tuple[Sequence[str], int | None]],
+        self, tx: Transaction, terms: Sequence[str], scope: RowScope, limit: int, with_context: bool, holders: WordLists
     ) -> None:
         """Be told that `find` is about to be asked, and `holders` of some words and `most`; no-op likewise."""
         return
@@ -441,19 +435,6 @@ class Store(Readable, Protocol):
         """Keep what was derived, as `NearestIndex.save` does, and give every connection back."""
 
 
-@dataclass(frozen=True, slots=True)
-class Migrated:
-    """What bringing a schema up to date did.
-
-    Attributes:
-        before: the schema version that was there; None for an empty database.
-        schema: the version that is there now.
-    """
-
-    before: str | None
-    schema: str
-
-
 # SQLite binds 32,766 values in one statement, PostgreSQL's protocol 65,535.
 _MOST = 10_000
 
@@ -517,50 +498,3 @@ def bare_by(tx: Transaction, column: Column[Any], values: Iterable[Any], *wanted
 def asked_by(tx: Transaction, column: Column[Any], values: Sequence[Any], *wanted: Any) -> Question:
     """What `bare_by` asks, of values that one statement can bind."""
     return among_these(tx, _rows_by(tx.dialect, column, wanted), values)
-
-
-# A local model needs a tenth of it; so long a search keeps its view of the store, for another one costs a millisecond.
-_SOON_SECONDS = 0.05
-
-
-class SharedTransaction:
-    """A store whose readings are one transaction; of one thread, and closed by leaving it as a context.
-
-    Where a reading fails, the transaction ends with it, and the next one begins another.
-    """
-
-    def __init__(self, store: Readable) -> None:
-        self.text, self.nearest = store.text, store.nearest
-        self._store = store
-        self._open = ExitStack()
-        self._transaction: Transaction | None = None
-
-    @contextmanager
-    def reading(self) -> Iterator[Transaction]:
-        """The one view, begun by whoever first reads."""
-        if self._transaction is None:
-            self._transaction = self._open.enter_context(self._store.reading())
-        try:
-            yield self._transaction
-        except BaseException as error:
-            self._transaction = None
-            # The store's own reading sees the error, and says it in our words.
-            self._open.__exit__(type(error), error, error.__traceback__)
-            raise
-
-    def release(self) -> None:
-        """End the view before something that takes long; whoever reads next begins another."""
-        self._transaction = None
-        self._open.close()
-
-    def wait_for(self, asked: Future[_Value]) -> _Value:
-        """What another thread makes; where that takes seconds, it is waited for without a view."""
-        if not wait([asked], _SOON_SECONDS).done:
-            self.release()
-        return asked.result()
-
-    def __enter__(self) -> SharedTransaction:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self.release()

@@ -6,6 +6,7 @@ A new database is made from the tables; one of a released version is upgraded by
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass
 
 from sqlalchemy import Connection, inspect, text
 
@@ -14,6 +15,19 @@ from harken.errors import SchemaError
 HEAD = "0014"
 # Alembic keeps what it works on in module globals, so two stores cannot be upgraded in two threads at once.
 _ONE_AT_A_TIME = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class Migrated:
+    """What bringing a schema up to date did.
+
+    Attributes:
+        before: the schema version that was there; None for an empty database.
+        schema: the version that is there now.
+    """
+
+    before: str | None
+    schema: str
 
 
 def current_version(connection: Connection) -> str | None:

@@ -56,8 +56,7 @@ def make_engine(url: URL, begins: bool = True) -> Engine:
         pool_timeout=30,
         connect_args={"connect_timeout": CONNECT_TIMEOUT_SECONDS, "application_name": "harken"},
     )
-    if not begins:
-        event.listen(engine, "do_connect", _connected)
+    event.listen(engine, "do_connect", _connected)
     return engine
 
 

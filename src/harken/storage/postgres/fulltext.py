@@ -17,7 +17,7 @@ from sqlalchemy import Connection, func, select, text
 
 from harken.model.conversations import UNTRUSTED
 from harken.storage.entries import NEIGHBOURS, scope_conditions
-from harken.storage.ports import Holding, Question, RowScope, Scored, TextIndex, Transaction
+from harken.storage.ports import Holding, Question, RowScope, Scored, TextIndex, Transaction, WordLists
 from harken.storage.postgres.dialect import PostgresDialect, bare_rows
 from harken.storage.tables import entries, to_microseconds
 from harken.text.words import day_in_words, spaced
@@ -50,8 +50,8 @@ _ROWS_AT_ONCE = 500
 # How many entries there are and how long they are changes slowly; counting them among 100,000 takes 10 ms.
 _RECOUNT_SECONDS, _SMALL = 30.0, 2_000
 
-# What is indexed of an entry, but for those beside it; see `_Said`.
-_SAID = """e.id, e.is_turn, e.author, e.text, e.created_at, e.source, e.role, e.project_id, e.conversation_id,
+# What is indexed of an entry, but for those beside it; see `_Indexed`.
+_INDEXED_OF = """e.id, e.is_turn, e.author, e.text, e.created_at, e.source, e.role, e.project_id, e.conversation_id,
     e.segment_id, e.trust, ARRAY(SELECT f.facet FROM entry_facets f WHERE f.tenant = e.tenant AND f.entry_id = e.id)"""
 _NEIGHBOURS = """(SELECT string_agg(spoken, ' ') FROM (
     SELECT coalesce(n.author || ': ', '') || n.text AS spoken FROM entries n
@@ -61,11 +61,11 @@ _NEIGHBOURS = """(SELECT string_agg(spoken, ' ') FROM (
 _SPOKEN = text(f"""
     SELECT CASE WHEN e.is_turn THEN
             concat_ws(' ', {_NEIGHBOURS.format("<", "DESC")}, {_NEIGHBOURS.format(">", "ASC")})
-        ELSE '' END AS beside, {_SAID}
+        ELSE '' END AS beside, {_INDEXED_OF}
     FROM entries e WHERE e.tenant = current_setting('harken.tenant') AND e.id = ANY (:ids)""")
 # Whoever comes next stands beside the last two, beside which stand the two before.
 _LAST_SPOKEN = text(f"""
-    SELECT e.position, {_SAID} FROM entries e WHERE e.tenant = :of_tenant AND e.is_turn AND e.conversation_id = (
+    SELECT e.position, {_INDEXED_OF} FROM entries e WHERE e.tenant = :of_tenant AND e.is_turn AND e.conversation_id = (
         SELECT c.id FROM conversations c WHERE c.tenant = :of_tenant AND c.uid = :of_uid)
     ORDER BY e.position DESC, e.id DESC LIMIT {2 * NEIGHBOURS}""")
 _UNTRUSTED_NAMES = frozenset(trust.value for trust in UNTRUSTED)
@@ -120,7 +120,7 @@ class TsvectorIndex(TextIndex):
         found = [] if is_new else tx.dialect.bare_rows(tx.connection, _LAST_SPOKEN, asked)
         if positions != sorted(positions) or any(row[0] > positions[0] for row in found):
             return None
-        return [_Said(*row[1:]) for row in reversed(found)]
+        return [_Indexed(*row[1:]) for row in reversed(found)]
 
     def append(
         self,
@@ -131,7 +131,7 @@ class TsvectorIndex(TextIndex):
     ) -> None:
         """Index new entries with the last two turns before them, of which everything is known."""
         each = zip(rows.items(), facets or repeat((), len(rows)), strict=False)
-        fresh = [_Said.of(entry_id, row, said) for (entry_id, row), said in each]
+        fresh = [_Indexed.of(entry_id, row, said) for (entry_id, row), said in each]
         turns = [*end, *(one for one in fresh if one.is_turn)]
         place_of = {one.id: place for place, one in enumerate(turns)}
         touched = end[-NEIGHBOURS:] if len(turns) > len(end) else []
@@ -188,13 +188,7 @@ class TsvectorIndex(TextIndex):
         return Holding(found, int(connection.execute(inside).scalar_one()))
 
     def foresee(
-        self,
-        tx: Transaction,
-        terms: Sequence[str],
-        scope: RowScope,
-        limit: int,
-        with_context: bool,
-        holders: Sequence[tuple[Sequence[str], int | None]],
+        self, tx: Transaction, terms: Sequence[str], scope: RowScope, limit: int, with_context: bool, holders: WordLists
     ) -> None:
         """The questions of `find` and `holders`, and which entries a part of a conversation has."""
         asked = self._question(tx.connection, terms, "", scope, limit, with_context)
@@ -273,7 +267,7 @@ class TsvectorIndex(TextIndex):
         return (None, None) if size[1] < _SMALL else (size[1], size[2])
 
 
-class _Said(NamedTuple):
+class _Indexed(NamedTuple):
     """What is indexed of an entry: its own words, and those of its scope."""
 
     id: int
@@ -290,7 +284,7 @@ class _Said(NamedTuple):
     facets: Sequence[str]
 
     @classmethod
-    def of(cls, entry_id: int, row: Mapping[str, Any], facets: Sequence[str]) -> _Said:
+    def of(cls, entry_id: int, row: Mapping[str, Any], facets: Sequence[str]) -> _Indexed:
         """Of a row that is being added."""
         named = ("source", "role", "project_id", "conversation_id", "segment_id", "trust")
         moment = to_microseconds(row["created_at"])
@@ -326,9 +320,9 @@ def _spoken(connection: Connection, entry_ids: Sequence[int]) -> Iterator[Sequen
 def _columns(rows: Sequence[Sequence[Any]]) -> dict[str, list[Any]]:
     """What is indexed of entries: their ids, own words, those beside them with the date, and scopes.
 
-    Each row is what is said beside one, and the fields of a `_Said`.
+    Each row is what is said beside one, and the fields of a `_Indexed`.
     """
-    said = [_Said(*row[1:]) for row in rows]
+    said = [_Indexed(*row[1:]) for row in rows]
     beside = [
         f"{plain_words(row[0] or '')} {day_in_words(one.created_us)}" for row, one in zip(rows, said, strict=True)
     ]

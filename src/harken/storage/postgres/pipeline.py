@@ -113,14 +113,16 @@ class PipelinedConnection(psycopg.Connection[Row]):
         return sent
 
     def foresee(self, text: str, values: Mapping[str, Any]) -> None:
-        """Have what `rows` will be asked sent along."""
-        self._foreseen.append(self.later(text, values))
+        """Have what `rows` will be asked sent along, unless it was in a transaction that reads."""
+        if not (self._is_reading and any(sent.text is text and sent.values == values for sent in self._foreseen)):
+            self._foreseen.append(self.later(text, values))
 
     def end_with(self, questions: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
         """Foresee these and end a transaction that reads with them; whatever is asked then begins it again."""
         for text, values in questions:
             self.foresee(text, values)
-        self.later(_COMMIT, None)
+        if not self._ended:
+            self.later(_COMMIT, None)
 
     def rows(self, text: str, values: Mapping[str, Any]) -> Sequence[Row]:
         """The rows of a statement: at once where they were foreseen, as they were when that was sent."""
@@ -178,8 +180,12 @@ class PipelinedConnection(psycopg.Connection[Row]):
         self._forget()
 
     def commit(self) -> None:
-        """See `finish`."""
-        self.finish()
+        """End a transaction, whoever has begun it."""
+        if self._begins:
+            self.finish()
+        else:
+            self.send()
+            super().commit()
 
     def rollback(self) -> None:
         """Undo everything; what waits is not sent."""

@@ -14,7 +14,8 @@ from sqlalchemy import URL, text
 from harken.errors import SchemaError, StoreError, UsageError
 from harken.log import Log
 from harken.storage import migrations
-from harken.storage.ports import Migrated, Right, Transaction
+from harken.storage.migrations import Migrated
+from harken.storage.ports import Right, Transaction
 from harken.storage.postgres import schema
 from harken.storage.postgres.connection import (
     WORK_CHANNEL,
@@ -33,8 +34,8 @@ from harken.storage.postgres.vectors import PgvectorIndex
 
 _LISTEN_SECONDS = 1.0
 _RECONNECT_SECONDS = 3.0
-# A message is a row of each of the last two, and often begins an exchange.
-_RECORDED = ("exchanges", "messages", "entries")
+# A message is a row of each of the last two, often begins an exchange, and at times a conversation.
+_RECORDED = ("conversations", "segments", "exchanges", "messages", "entries")
 
 _log = Log(__name__)
 

@@ -15,8 +15,9 @@ from harken.engine import Harken
 from harken.errors import ConfigError, HarkenError, SchemaError, StoreError, StoreReadOnlyError, UsageError
 from harken.model.conversations import Role
 from harken.storage.conversations import messages_of
+from harken.storage.migrations import Migrated
 from harken.storage.open import migrate_store, open_store
-from harken.storage.ports import Migrated, RowScope
+from harken.storage.ports import RowScope
 from harken.testing.store_conformance.asking import differing_traits, found, keep, text_problems
 from harken.testing.talk import START, Talk
 from postgres_server import PostgresServer

@@ -1,4 +1,4 @@
-"""How often a client waits for the server, counted on the wire."""
+"""How often a client waits for the server, counted on the wire: BEGIN, settings, locks and COMMIT included."""
 
 from __future__ import annotations
 
@@ -8,11 +8,24 @@ from pathlib import Path
 import pytest
 from sqlalchemy import URL
 
+from harken.config.sections import AutoRagConfig, SearchConfig
 from harken.engine import Harken
+from harken.search.recall import AutoRag, Recall
+from harken.search.session import SearchSessions
+from harken.storage.tables import segments
 from harken.testing import HashingEmbedder
 from round_trips import RoundTrips, counting
 
-TOPICS = ("heron", "kingfisher", "bittern", "egret", "stork")
+SAID = (
+    "the heron nests behind the old mill",
+    "invoices are sent on the first Monday",
+    "the boiler was repaired by Martha",
+    "our train leaves from platform nine",
+    "the vineyard belongs to an uncle of mine",
+    "passports lie in the upper drawer",
+    "the choir rehearses in the chapel",
+    "a plumber promised to come tomorrow",
+)
 
 
 @pytest.fixture
@@ -25,15 +38,40 @@ def trips(server_url: URL) -> Iterator[RoundTrips]:
 def harken(trips: RoundTrips, tmp_path: Path) -> Iterator[Harken]:
     settings = {"store": trips.url.render_as_string(hide_password=False), "embedding.min_message_tokens": 1}
     with Harken(tmp_path, settings=settings, embedder=HashingEmbedder(), env={}) as harken:
-        for number in range(40):
-            role = "assistant" if number % 2 else "user"
-            harken.record_message("birds", role, f"the {TOPICS[number % 5]} number {number} nests behind mill {number}")
+        for place, text in enumerate(SAID):
+            harken.record_message("birds", "assistant" if place % 2 else "user", text)
         harken.embed()
         yield harken
 
 
 @pytest.mark.parametrize("role", ["user", "assistant", "tool"])
-def test_a_message_is_recorded_in_two(harken: Harken, trips: RoundTrips, role: str) -> None:
+@pytest.mark.parametrize("conversation", ["birds", "a new one"])
+def test_a_message_is_recorded_in_two(harken: Harken, trips: RoundTrips, conversation: str, role: str) -> None:
     with trips.counted() as told:
-        harken.record_message("birds", role, "the last egret has left the pond")
+        said = harken.record_message(conversation, role, "the last egret has left the pond")
     assert told == [2]
+    assert harken.show(said.uid).message is not None
+    assert harken.search("egret").hits[0].entry.ref_uid == said.uid
+    assert [finding.problem for finding in harken.maintenance.doctor()] == []
+
+
+def recalled(harken: Harken, auto_rag: AutoRag, text: str) -> Recall:
+    with harken.store.reading() as tx:
+        uid = tx.connection.execute(tx.select(segments.c.uid)).scalar_one()
+    return auto_rag.search(text, uid, (), AutoRagConfig())
+
+
+def test_what_comes_back_by_itself_takes_one_before_the_vector_is_there_and_one_behind(
+    harken: Harken, trips: RoundTrips
+) -> None:
+    auto_rag = AutoRag(SearchSessions(harken.store, SearchConfig, lambda _space: HashingEmbedder()))
+    # Which rows a segment has, and how many entries there are, is known from before.
+    first = recalled(harken, auto_rag, "where does the heron nest")
+    recalled(harken, auto_rag, "who has repaired the boiler")
+    with harken.store.reading() as tx:
+        uid = tx.connection.execute(tx.select(segments.c.uid)).scalar_one()
+    with trips.counted() as told:
+        again = auto_rag.search("where does the heron nest", uid, (), AutoRagConfig())
+    assert told == [2]
+    assert again == first
+    assert SAID[0] in [item.text for item in again.items]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from harken.errors import StoreError
-from harken.storage.ports import SharedTransaction
+from harken.search.session import SharedTransaction
 from harken.storage.sqlite.store import SqliteStore
 from harken.storage.state import get_setting, set_setting
 
