@@ -23,6 +23,7 @@ from harken.storage.enrichment.segments import SEGMENT, SUMMARIZE_SEGMENT
 from harken.storage.enrichment.spend import Spent, day_of, spent_by_kind
 from harken.storage.enrichment.summaries import CONVERSATION, EXCHANGE, SUMMARIZE
 from harken.storage.ports import Store, StoredSpace, Transaction
+from harken.storage.state import RowCounts, count_rows
 from harken.storage.vectors import EMBED, VectorCounts, count_vectors, spaces_by_state
 
 if TYPE_CHECKING:
@@ -232,9 +233,9 @@ class Background:
         if name is not None:
             _kind_of(name)
         with self.store.reading() as tx:
-            spent, today = spent_by_kind(tx), spent_by_kind(tx, day_of(self.now()))
+            spent, today, counted = spent_by_kind(tx), spent_by_kind(tx, day_of(self.now())), count_rows(tx)
             return tuple(
-                self._report(tx, each, spent.get(kind, _NOTHING), today.get(kind, _NOTHING))
+                self._report(tx, each, counted, spent.get(kind, _NOTHING), today.get(kind, _NOTHING))
                 for each, kind in WORKERS.items()
                 if name in (None, each)
             )
@@ -249,16 +250,17 @@ class Background:
         with self.store.reading() as tx:
             return count_vectors(tx, _target(tx))
 
-    def _report(self, tx: Transaction, name: str, spent: Spent, today: Spent) -> WorkerReport:
+    def _report(self, tx: Transaction, name: str, counted: RowCounts, spent: Spent, today: Spent) -> WorkerReport:
         kind, now, worker = WORKERS[name], self.now(), self._workers.get(name)
         more: dict[str, Any] = {}
         if name == EMBEDDINGS:
-            done, waiting = jobs.count_embedding(tx, _target(tx))
+            done, waiting = jobs.count_embedding(tx, _target(tx), counted)
         elif name == SEGMENT:
             done, waiting = segments.count_made(tx), segments.count_due(tx)
         else:
             consent, due = self._consent(), (name, now, self._config().rest_seconds)
-            done, (waiting, stale) = jobs.count_summaries(tx, name), summaries.count_due_and_stale(tx, *due, consent)
+            done = jobs.count_summaries(tx, name)
+            waiting, stale = summaries.count_due_and_stale(tx, *due, consent, counted)
             backlog = SummaryBacklog(consent.since, sizes=consent.sizes)
             older = summaries.count_backlog(tx, *due, backlog) if consent.since else 0
             more = {"stale": stale, "older": older, "current": summaries.running(tx, name, now) or ""}

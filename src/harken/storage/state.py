@@ -9,11 +9,12 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Insert, Table, and_, bindparam, func, literal_column, select
+from sqlalchemy import Insert, Table, and_, bindparam, case, func, literal_column, select
 
 from harken.model.conversations import REDACTED, CoreFact
 from harken.storage.ports import Dialect, RowCount, Transaction, rows_by
 from harken.storage.tables import (
+    conversations,
     core_memory,
     counters,
     entries,
@@ -21,10 +22,13 @@ from harken.storage.tables import (
     import_state,
     injections,
     interpret,
+    joined,
     journal_files,
     messages,
     reader,
+    same,
     settings,
+    summaries,
     vectors,
     writer,
 )
@@ -181,12 +185,15 @@ class RowCounts:
     Attributes:
         entries: by the space of their newest vector; 0 waits for one, -1 never gets one.
         vectors: by their space.
+        summarized: by kind, how many exchanges and conversations have a summary that covers all that was said, and one
+            that is stale; None where the engine keeps no such counts.
     """
 
     messages: int
     exchanges: int
     entries: Mapping[int, int]
     vectors: Mapping[int, int]
+    summarized: Mapping[str, tuple[int, int]] | None = None
 
     @property
     def embeddable(self) -> int:
@@ -199,12 +206,14 @@ def count_rows(tx: Transaction) -> RowCounts:
     kept = tx.dialect.kept_counts(tx.connection)
     found = _counted(tx) if kept is None else kept
     said, answered = (found.get((table.name, 0), 0) for table in _SAID)
-    return RowCounts(said, answered, _by_space(found, entries), _by_space(found, vectors))
+    pairs = {kind: tuple(found.get((name, is_stale), -1) for is_stale in (0, 1)) for kind, name in PAIRS.items()}
+    summarized = None if any(-1 in numbers for numbers in pairs.values()) else pairs
+    return RowCounts(said, answered, _by_space(found, entries), _by_space(found, vectors), summarized)
 
 
 def recount(tx: Transaction) -> None:
     """Set the counts right that the engine keeps, if it does."""
-    tx.dialect.keep_counts(tx.connection, _counted(tx))
+    tx.dialect.keep_counts(tx.connection, {**_counted(tx), **_count_pairs(tx)})
 
 
 def wrong_counts(tx: Transaction) -> int:
@@ -212,11 +221,14 @@ def wrong_counts(tx: Transaction) -> int:
     kept = tx.dialect.kept_counts(tx.connection)
     if kept is None:
         return 0
-    found = _counted(tx)
+    found = {**_counted(tx), **_count_pairs(tx)}
     return sum(kept.get(key, 0) != found.get(key, 0) for key in {*kept, *found})
 
 
 _SAID, _SPACED = (messages, exchanges), (entries, vectors)
+# By the kind of summary the name under which an engine counts what has one: 0 where it covers all that was said, 1
+# where it is stale.
+PAIRS = {"exchange": "exchange_summaries", "conversation": "conversation_summaries"}
 
 
 def _by_space(found: Mapping[RowCount, int], table: Table) -> dict[int, int]:
@@ -231,6 +243,23 @@ def _counted(tx: Transaction) -> dict[RowCount, int]:
         rows = tx.connection.execute(by_space.group_by(table.c.space_id))
         found |= {(table.name, row[0]): int(row[1]) for row in rows}
     found[entries.name, -1] = tx.count(entries) - sum(_by_space(found, entries).values())
+    return found
+
+
+def _count_pairs(tx: Transaction) -> dict[RowCount, int]:
+    """Count what has a summary, and what has one that is stale."""
+    found: dict[RowCount, int] = {}
+    for kind, name in PAIRS.items():
+        found |= {(name, 0): 0, (name, 1): 0}
+        item, source = (exchanges, joined(exchanges, conversations)) if kind == "exchange" else (conversations,) * 2
+        of_item = and_(same(item.c.uid, summaries.c.item_uid), summaries.c.kind == kind)
+        ended = func.coalesce(exchanges.c.completed_at, conversations.c.updated_at)
+        ended = ended if kind == "exchange" else conversations.c.updated_at
+        is_stale = case((summaries.c.covers < ended, 1), else_=0)
+        rows = (
+            tx.select(is_stale, func.count(), of=item).select_from(source.join(summaries, of_item)).group_by(is_stale)
+        )
+        found |= {(name, row[0]): int(row[1]) for row in tx.connection.execute(rows)}
     return found
 
 

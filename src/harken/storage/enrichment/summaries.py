@@ -23,10 +23,12 @@ from harken.storage.enrichment.consent import (
 from harken.storage.enrichment.jobs import claim, drop_work, is_free, is_given_up
 from harken.storage.entries import BLANK_ENTRY, add_entries, remove_entries
 from harken.storage.ports import Transaction, batches, rows_by, rows_in
+from harken.storage.state import RowCounts
 from harken.storage.tables import (
     conversations,
     entries,
     exchanges,
+    failed_work,
     joined,
     messages,
     reader,
@@ -206,12 +208,33 @@ def count_due(tx: Transaction, kind: str, now: datetime, rest_seconds: float, co
 
 
 def count_due_and_stale(
-    tx: Transaction, kind: str, now: datetime, rest_seconds: float, consent: Consent
+    tx: Transaction,
+    kind: str,
+    now: datetime,
+    rest_seconds: float,
+    consent: Consent,
+    counted: RowCounts | None = None,
 ) -> tuple[int, int]:
-    """How many items wait for a summary, and how many of them have one already, which is stale."""
+    """How many items wait for a summary, and how many of them have one already, which is stale.
+
+    Where the engine counts what has a summary, those alone are looked at that do not wait all the same: what was given
+    up, and what has not rested yet.
+    """
+    kept = counted.summarized if counted else None
+    least = consent.sizes.messages if kind == EXCHANGE else consent.sizes.exchanges
+    if counted is None or kept is None or least > 1 or (consent.is_paused and consent.since):
+        return _count_both(tx, _due(tx, kind, now, rest_seconds, consent))
+    covered, stale = kept[kind]
+    waiting = (counted.exchanges if kind == EXCHANGE else tx.count(conversations)) - covered
+    for others in (_given_up(tx, kind), _kept_waiting(tx, kind, now, rest_seconds, consent)):
+        not_due, of_stale = _count_both(tx, others)
+        waiting, stale = waiting - not_due, stale - of_stale
+    return waiting, stale
+
+
+def _count_both(tx: Transaction, items: Select[Any]) -> tuple[int, int]:
     counts = func.count(), func.count(summaries.c.id)
-    due = _due(tx, kind, now, rest_seconds, consent).with_only_columns(*counts, maintain_column_froms=True)
-    waiting, stale = tx.connection.execute(due).one()
+    waiting, stale = tx.connection.execute(items.with_only_columns(*counts, maintain_column_froms=True)).one()
     return int(waiting), int(stale)
 
 
@@ -328,6 +351,17 @@ _ENDED: dict[str, ColumnElement[datetime]] = {
 
 def _due(tx: Transaction, kind: str, now: datetime, rest_seconds: float, consent: Consent) -> Select[Any]:
     """Items whose summary is missing or stale; what a model is to write waits until its conversation rests."""
+    is_new = _is_new(kind, consent.since)
+    ready = _is_ready(kind, now, rest_seconds, consent)
+    return _items(tx, kind, is_new, consent.sizes).where(ready, _is_missing(kind))
+
+
+def _is_missing(kind: str) -> ColumnElement[bool]:
+    return or_(summaries.c.id.is_(None), summaries.c.covers < _ENDED[kind])
+
+
+def _is_ready(kind: str, now: datetime, rest_seconds: float, consent: Consent) -> ColumnElement[bool]:
+    """Whether an item has rested, if it has to, and, if a model is to summarize it, may be given to one."""
     is_new, rests = _is_new(kind, consent.since), _rests(now, rest_seconds)
     for_model: ColumnElement[bool] = true()
     if consent.is_paused:
@@ -336,8 +370,31 @@ def _due(tx: Transaction, kind: str, now: datetime, rest_seconds: float, consent
         for_model = or_(~is_new, conversations.c.uid.not_in(consent.ongoing))
     if kind == EXCHANGE:
         rests = or_(and_(exchanges.c.status != ExchangeStatus.IN_PROGRESS.value, ~is_new), rests)
-    missing = or_(summaries.c.id.is_(None), summaries.c.covers < _ENDED[kind])
-    return _items(tx, kind, is_new, consent.sizes).where(rests, missing, for_model)
+    return and_(rests, for_model)
+
+
+def _kept_waiting(tx: Transaction, kind: str, now: datetime, rest_seconds: float, consent: Consent) -> Select[Any]:
+    """Items without a summary that covers them which are not ready: all of conversations in which something goes on."""
+    goes_on: ColumnElement[bool] = and_(
+        conversations.c.updated_at > now - timedelta(seconds=rest_seconds),
+        conversations.c.updated_at <= now + AHEAD_AT_MOST,
+    )
+    if consent.ongoing:
+        goes_on = or_(goes_on, conversations.c.uid.in_(consent.ongoing))
+    items = _items(tx, kind, _is_new(kind, consent.since), consent.sizes)
+    return items.where(goes_on, ~_is_ready(kind, now, rest_seconds, consent), _is_missing(kind))
+
+
+def _given_up(tx: Transaction, kind: str) -> Select[Any]:
+    """Items without a summary that covers them of which the work was given up."""
+    item = _ITEMS[kind]
+    source = joined(exchanges, conversations) if kind == EXCHANGE else conversations
+    of_summary = and_(same(item.c.uid, summaries.c.item_uid), summaries.c.kind == kind)
+    of_item = and_(same(failed_work.c.item_id, item.c.id), failed_work.c.kind == SUMMARIZE[kind])
+    found = tx.select(item.c.id, of=item).select_from(
+        source.join(failed_work, of_item).outerjoin(summaries, of_summary)
+    )
+    return found.where(_is_missing(kind))
 
 
 def _backlog(tx: Transaction, kind: str, now: datetime, rest_seconds: float, backlog: SummaryBacklog) -> Select[Any]:

@@ -224,11 +224,19 @@ class SqliteStore:
         if self.is_read_only:
             return
         with self._turn, translated(self._place), self._driver() as driver:
-            if counts.kept_counts(driver)[1] <= counts.MOST_UNCOUNTED:
+            found, uncounted = counts.kept_counts(driver)
+            is_complete = counts.has_pairs(found)
+            if is_complete and uncounted <= counts.MOST_UNCOUNTED:
                 return
-            if _in_short_steps(driver, lambda: _is_executed(driver, "BEGIN IMMEDIATE"), patience_seconds=0):
+            if is_complete and _in_short_steps(
+                driver, lambda: _is_executed(driver, "BEGIN IMMEDIATE"), patience_seconds=0
+            ):
                 counts.keep_counts(driver, counts.kept_counts(driver)[0])
                 driver.execute("COMMIT")
+        if not is_complete:
+            # An older Harken did not count summaries.
+            with self.writing() as tx:
+                recount(tx)
 
     def check(self) -> list[str]:
         """What SQLite's own integrity check finds, ten lines at most."""
@@ -297,7 +305,7 @@ class SqliteStore:
                 migrations.upgrade(tx.connection)
                 for statement in fulltext.SCHEMA:
                     tx.connection.exec_driver_sql(statement)
-                counts.prepare_counts(_driver_of(tx.connection), {})
+                recount(tx)
                 origin = {"tenant": self.tenant, "origin": f'"{secrets.token_hex(6)}"'}
                 named = "INSERT INTO settings (tenant, name, value) VALUES (:tenant, 'store.origin', :origin)"
                 tx.connection.execute(text(named), origin)
