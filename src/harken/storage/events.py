@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from itertools import groupby
+from operator import attrgetter
 from typing import Any, cast
 
 from sqlalchemy import ColumnElement, Row, Select, Table, and_, bindparam, delete, func, select, update
@@ -229,7 +230,9 @@ class Ingest:
         row = write(event)
         row["tenant"] = self._tx.tenant
         for name in references:
-            row[f"{name}_id"] = self._required(_REFERRED[name], getattr(event, f"{name}_uid"))
+            table, uid_of, column = _REFERRED[name]
+            uid = uid_of(event)
+            row[column] = self._row_ids.get(uid) or self._required(table, uid)
         return row
 
     def _messages(self, fresh: Sequence[Message]) -> None:
@@ -237,26 +240,27 @@ class Ingest:
         self._learn(segments, {event.segment_uid for event in fresh})
         rows = [self._row(event, _message_row, *_REFERRED) for event in fresh]
         self._tx.dialect.add_rows(self._tx.connection, messages, rows)
-        entry_rows: list[dict[str, Any]] = []
-        studied: list[Studied | None] = []
-        for event, row in zip(fresh, rows, strict=True):
-            if is_searchable(event):
-                is_text = event.type is MessageType.TEXT
-                waits = gets_vector(is_text, event.role, event.text, self._min_message_tokens)
-                entry = {
-                    "source": MESSAGE_SOURCE,
-                    "ref_uid": event.uid,
-                    "project_id": self._project_id(event.conversation_uid),
-                    "text": event.text if is_text else event.text[: self._tool_text_chars],
-                    "is_turn": is_text,
-                    "space_id": 0 if waits else None,
-                }
-                studied.append(self.studied.get(event.uid))
-                entry_rows.append({**BLANK_ENTRY, **{name: row[name] for name in _SHARED}, **entry})
+        seen = [(event, row) for event, row in zip(fresh, rows, strict=True) if is_searchable(event)]
+        studied = [self.studied.get(event.uid) for event, _ in seen]
+        entry_rows = [self._entry_row(event, row, known) for (event, row), known in zip(seen, studied, strict=True)]
         add_entries(self._tx, entry_rows, frozenset(self._new_conversations), studied=studied)
         self._new_conversations.clear()
         self._touch(fresh)
         count_up(self._tx, redaction_counts(event.metadata for event in fresh))
+
+    def _entry_row(self, event: Message, row: Mapping[str, Any], studied: Studied | None) -> dict[str, Any]:
+        """What search is to see of a message that has this row."""
+        is_text = event.type is MessageType.TEXT
+        entry = dict(BLANK_ENTRY)
+        for name in _SHARED:
+            entry[name] = row[name]
+        entry["source"], entry["ref_uid"] = MESSAGE_SOURCE, event.uid
+        entry["project_id"] = self._project_id(event.conversation_uid)
+        entry["text"] = event.text if is_text else event.text[: self._tool_text_chars]
+        entry["is_turn"] = is_text
+        waits = gets_vector(is_text, event.role, event.text, self._min_message_tokens, studied)
+        entry["space_id"] = 0 if waits else None
+        return entry
 
     def _placed(self, fresh: Sequence[Message]) -> Sequence[Message]:
         """The messages, those without a position behind everything that their conversation has."""
@@ -307,7 +311,10 @@ def _end_row(end: ExchangeEnd, prefix: str = "") -> dict[str, Any]:
     return {f"{prefix}status": end.status.value, f"{prefix}completed_at": ended_at, f"{prefix}error": end.error}
 
 
-_REFERRED = {"conversation": conversations, "segment": segments, "exchange": exchanges}
+_REFERRED = {
+    name: (table, attrgetter(f"{name}_uid"), f"{name}_id")
+    for name, table in (("conversation", conversations), ("segment", segments), ("exchange", exchanges))
+}
 # Of a message's row, its entry's has these as well.
 _SHARED = ("conversation_id", "segment_id", "exchange_id", "role", "author", "trust", "created_at", "position")
 _conversation_row, _segment_row = writer(Conversation, conversations), writer(Segment, segments)
