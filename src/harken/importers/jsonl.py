@@ -7,6 +7,7 @@ Keys: `conversation`, `role`, `content`, and as wanted `author`, `ts`, `type`, `
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from harken.model.conversations import EMPTY, MessageType, Role
 from harken.record.prepared import NewMessage
 from harken.text.fence import without_recall
 
+_ROLES = {role.value: role for role in Role}
 _TYPES = (MessageType.TEXT, MessageType.TOOL_CALL, MessageType.TOOL_RESULT, MessageType.MARKER)
 _TEXT_KEYS = ("author", "project", "title", "id", "call_id", "tool_name")
 
@@ -48,22 +50,25 @@ class _LinesReader(LineReader):
         if fault := _fault(value):
             yield Unreadable(self._path, number, fault)
             return
-        conversation, title = value["conversation"], value.get("title") or ""
+        conversation, title, said_at = value["conversation"], value.get("title") or "", moment(value.get("ts"))
+        if said_at is None and value.get("ts") is not None:
+            yield Unreadable(self._path, number, "'ts' is neither an ISO time nor an epoch number")
+            return
         if conversation not in self._titles:
             self._titles[conversation] = title
             yield ParsedConversation(
-                conversation, title=title, created_at=moment(value.get("ts")), project=string(value.get("project"))
+                conversation, title=title, created_at=said_at, project=string(value.get("project"))
             )
         elif title and title != self._titles[conversation]:
             self._titles[conversation] = title
             yield ParsedTitle(conversation, title)
-        message = _message(value)
+        message = _message(value, said_at)
         if message.text.strip() or message.type is not MessageType.TEXT:
             yield message
 
 
-def _message(line: Mapping[str, Any]) -> NewMessage:
-    role = Role(line["role"])
+def _message(line: Mapping[str, Any], said_at: datetime | None) -> NewMessage:
+    role = _ROLES[line["role"]]
     implied = MessageType.TOOL_RESULT if role is Role.TOOL else MessageType.TEXT
     return NewMessage(
         role,
@@ -71,7 +76,7 @@ def _message(line: Mapping[str, Any]) -> NewMessage:
         MessageType(line["type"]) if line.get("type") else implied,
         conversation=line["conversation"],
         external_id=line.get("id") or "",
-        created_at=moment(line.get("ts")),
+        created_at=said_at,
         author=string(line.get("author")),
         call_id=string(line.get("call_id")),
         tool_name=string(line.get("tool_name")),
@@ -81,19 +86,20 @@ def _message(line: Mapping[str, Any]) -> NewMessage:
 
 def _fault(line: Mapping[str, Any]) -> str:
     """The first key that is not what the format says; empty if all are."""
-    if missing := [key for key in ("conversation", "content", "role") if line.get(key) is None]:
-        return f"'{missing[0]}' is missing"
+    for key in ("conversation", "content", "role"):
+        if line.get(key) is None:
+            return f"'{key}' is missing"
     if not string(line["conversation"]):
         return "'conversation' is not a text"
     if not isinstance(line["content"], str):
         return "'content' is not a text"
-    if line["role"] not in list(Role):
+    if not isinstance(line["role"], str) or line["role"] not in _ROLES:
         return f"'role' is not one of {', '.join(Role)}"
     if line.get("type") is not None and line["type"] not in _TYPES:
         return f"'type' is not one of {', '.join(_TYPES)}"
-    if line.get("ts") is not None and moment(line["ts"]) is None:
-        return "'ts' is neither an ISO time nor an epoch number"
     if not isinstance(line.get("metadata"), (dict, type(None))):
         return "'metadata' is not an object"
-    wrong = (key for key in _TEXT_KEYS if not isinstance(line.get(key), (str, type(None))))
-    return next((f"'{key}' is not a text" for key in wrong), "")
+    for key in _TEXT_KEYS:
+        if key in line and not isinstance(line[key], (str, type(None))):
+            return f"'{key}' is not a text"
+    return ""

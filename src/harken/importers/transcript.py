@@ -193,8 +193,8 @@ class _Reading:
             thread.seen[words] += 1
             origin = f"#{item.author or ''}#{thread.seen[words]}"
         trust = self._trust(item, head)
-        placed = replace(item, created_at=thread.last_at, trust=trust, origin=origin, origin_at=item.created_at)
-        thread.part.messages.append(self._preparer.prepare(thread.uid, placed))
+        said = item.read(thread.last_at, trust, origin)
+        thread.part.messages.append(self._preparer.prepare(thread.uid, said))
         thread.changed = True
         self.weight += _MESSAGE_WEIGHT + len(item.text)
 

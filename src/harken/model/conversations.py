@@ -209,6 +209,12 @@ class Message:
     metadata: Mapping[str, Any] = EMPTY
     position: int = 0
 
+    def placed(self, segment_uid: str, exchange_uid: str, position: int) -> Message:
+        """Return the message with its place in the conversation; `replace` takes twice as long, of each message."""
+        named = self.uid, self.conversation_uid, segment_uid, exchange_uid, self.role, self.type, self.text
+        more = self.created_at, self.author, self.trust, self.call_id, self.tool_name, self.external_id
+        return Message(*named, *more, self.metadata, position)
+
     def view(self) -> MessageView:
         """Return the message as JSON."""
         return view_of(MessageView, self, untrusted=self.trust.is_untrusted)

@@ -15,7 +15,8 @@ from typing_extensions import TypedDict
 
 def format_moment(moment: datetime) -> str:
     """Return ISO 8601 in UTC with microseconds and `Z`."""
-    return moment.astimezone(UTC).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
+    in_utc = moment if moment.tzinfo is UTC else moment.astimezone(UTC)
+    return in_utc.isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
 
 
 def parse_moment(text: str) -> datetime:

@@ -10,7 +10,7 @@ from datetime import datetime
 from harken.model.conversations import Event, Exchange, ExchangeEnd, ExchangeStatus, Message, MessageType, Role, Segment
 from harken.record.ids import derived_uid
 from harken.storage.ports import Transaction
-from harken.storage.positions import STEP, Place, Spot, find_places, newest_of, position_of
+from harken.storage.positions import STEP, Place, find_places, newest_of, position_of
 from harken.storage.tables import from_microseconds
 
 
@@ -82,7 +82,7 @@ class Thread:
             # The moment of its end, so that both stand in one file of the journal, in this order.
             at = self.last_at or exchange.started_at
             self.events.append(ExchangeEnd(exchange.uid, self.conversation_uid, ExchangeStatus.IN_PROGRESS, at))
-        self._put(message, Spot(self.next_position(), self.segment.uid, exchange.uid))
+        self._put(message.placed(self.segment.uid, exchange.uid, self.next_position()))
         if message.role is not Role.SYSTEM:
             self.last_role, self.last_type, self.last_at = message.role, message.type, message.created_at
 
@@ -100,7 +100,8 @@ class Thread:
             if place is None or place.beside is None:
                 self.place(message)
             else:
-                self._put(message, replace(place.beside, position=place.position))
+                beside = place.beside
+                self._put(message.placed(beside.segment_uid, beside.exchange_uid, place.position))
 
     def next_position(self) -> int:
         """The position behind everything that was said so far, which whoever asks takes."""
@@ -118,10 +119,9 @@ class Thread:
             self.events.append(ExchangeEnd(self.exchange.uid, self.conversation_uid, status, self.last_at, error))
             self.exchange = replace(self.exchange, status=status)
 
-    def _put(self, message: Message, spot: Spot) -> None:
-        whole = replace(message, segment_uid=spot.segment_uid, exchange_uid=spot.exchange_uid, position=spot.position)
-        self.messages.append(whole)
-        self.events.append(whole)
+    def _put(self, message: Message) -> None:
+        self.messages.append(message)
+        self.events.append(message)
 
 
 def read_thread(tx: Transaction, conversation_uid: str) -> Thread:

@@ -120,15 +120,17 @@ def add_entries(
     is_new = rows[0]["conversation_id"] in new_conversations
     end = tx.text.end_of(tx, conversation_uid, rows, is_new) if conversation_uid else None
     touched: list[int] = []
+    before: Sequence[Any] = ()
     if end is None:
         turns = [row for row in rows if row["is_turn"] and row["conversation_id"] not in new_conversations]
         touched = _turns_around(tx, [(row["conversation_id"], (row["position"], _LAST_OF_POSITION)) for row in turns])
-        tx.text.before_change(tx.connection, touched)
+        touched.sort()
+        before = tx.text.before_change(tx.connection, touched)
     found = [
         known or study(row["text"], row["role"] == Role.USER and row["is_turn"])
         for row, known in zip(rows, studied or repeat(None, len(rows)), strict=True)
     ]
-    complete = [{"tenant": tx.tenant, **row, "traits": one.traits} for row, one in zip(rows, found, strict=True)]
+    complete = [{**row, "tenant": tx.tenant, "traits": one.traits} for row, one in zip(rows, found, strict=True)]
     if any(one.rules for one in found):
         own = facets or repeat((), len(rows))
         facets = [[*mine, *rule_facets(one.rules)] for mine, one in zip(own, found, strict=True)]
@@ -137,7 +139,7 @@ def add_entries(
     each = ({"entry_id": entry_id, "facet": facet} for entry_id, mine in named for facet in dict.fromkeys(mine))
     tx.insert(entry_facets, each)
     if end is None:
-        tx.text.add(tx.connection, [*touched, *added])
+        tx.text.add_beside(tx.connection, [*touched, *added], before)
     else:
         tx.text.append(tx, end, dict(zip(added, complete, strict=True)), facets)
 
@@ -290,10 +292,15 @@ def message_entries(tx: Transaction, conversation_uid: str) -> dict[str, Message
     return {row[0]: MessageEntry._make((*row[1:7], len(row[7]), zlib.crc32(row[7].encode()))) for row in rows}
 
 
-def gets_vector(is_text: bool, role: Role, text: str, min_tokens: int) -> bool:
-    """Whether a message is embedded: words of a person or an agent, enough of them; never a tool's or a marker's."""
+def gets_vector(is_text: bool, role: Role, text: str, min_tokens: int, studied: Studied | None = None) -> bool:
+    """Whether a message is embedded: words of a person or an agent, enough of them; never a tool's or a marker's.
+
+    `studied` is what was found in its text, where that is known.
+    """
     if not is_text or role not in _EMBEDDED_ROLES:
         return False
+    if studied is not None and studied.tokens:
+        return studied.tokens >= min_tokens
     # A word is half a token or more, which settles it for most messages without counting.
     return len(text.split(maxsplit=2 * min_tokens)) > 2 * min_tokens or tokens.estimate(text) >= min_tokens
 

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from itertools import groupby
+from operator import attrgetter
 from typing import Any, cast
 
 from sqlalchemy import ColumnElement, Row, Select, Table, and_, bindparam, delete, func, select, update
@@ -46,7 +47,7 @@ from harken.storage.enrichment.summaries import drop_summaries_of, drop_summarie
 from harken.storage.entries import BLANK_ENTRY, add_entries, gets_vector, is_searchable, remove_entries
 from harken.storage.ports import MESSAGE_SOURCE, Transaction, batches, rows_by
 from harken.storage.positions import STEP, last_position
-from harken.storage.projects import ensure_project, known_project, project_identity
+from harken.storage.projects import ensure_project
 from harken.storage.records.marks import (
     apply_label,
     apply_ratings,
@@ -263,7 +264,9 @@ class Ingest:
         row = write(event)
         row["tenant"] = self._tx.tenant
         for name in references:
-            row[f"{name}_id"] = self._required(_REFERRED[name], getattr(event, f"{name}_uid"))
+            table, uid_of, column = _REFERRED[name]
+            uid = uid_of(event)
+            row[column] = self._row_ids.get(uid) or self._required(table, uid)
         return row
 
     def _messages(self, fresh: Sequence[Message]) -> None:
@@ -271,25 +274,10 @@ class Ingest:
         self._learn(segments, {event.segment_uid for event in fresh})
         rows = [self._row(event, _message_row, *_REFERRED) for event in fresh]
         self._tx.dialect.add_rows(self._tx.connection, messages, rows)
-        entry_rows: list[dict[str, Any]] = []
-        studied: list[Studied | None] = []
-        facets: list[list[str]] = []
-        for event, row in zip(fresh, rows, strict=True):
-            if is_searchable(event):
-                is_text = event.type is MessageType.TEXT
-                project_id, tags = self._place(event.conversation_uid)
-                waits = gets_vector(is_text, event.role, event.text, self._min_message_tokens)
-                entry = {
-                    "source": MESSAGE_SOURCE,
-                    "ref_uid": event.uid,
-                    "project_id": project_id,
-                    "text": event.text if is_text else event.text[: self._tool_text_chars],
-                    "is_turn": is_text,
-                    "space_id": 0 if waits else None,
-                }
-                studied.append(self.studied.get(event.uid))
-                facets.append(facets_of(tags))
-                entry_rows.append({**BLANK_ENTRY, **{name: row[name] for name in _SHARED}, **entry})
+        seen = [(event, row) for event, row in zip(fresh, rows, strict=True) if is_searchable(event)]
+        studied = [self.studied.get(event.uid) for event, _ in seen]
+        entry_rows = [self._entry_row(event, row, known) for (event, row), known in zip(seen, studied, strict=True)]
+        facets = [facets_of(self._place(event.conversation_uid)[1]) for event, _ in seen]
         spoken_in = {event.conversation_uid for event in fresh}
         only = next(iter(spoken_in)) if len(spoken_in) == 1 else ""
         new = frozenset(self._new_conversations)
@@ -298,6 +286,20 @@ class Ingest:
         self._new_conversations.clear()
         self._touch(fresh)
         count_up(self._tx, redaction_counts(event.metadata for event in fresh))
+
+    def _entry_row(self, event: Message, row: Mapping[str, Any], studied: Studied | None) -> dict[str, Any]:
+        """What search is to see of a message that has this row."""
+        is_text = event.type is MessageType.TEXT
+        entry = dict(BLANK_ENTRY)
+        for name in _SHARED:
+            entry[name] = row[name]
+        entry["source"], entry["ref_uid"] = MESSAGE_SOURCE, event.uid
+        entry["project_id"] = self._place(event.conversation_uid)[0]
+        entry["text"] = event.text if is_text else event.text[: self._tool_text_chars]
+        entry["is_turn"] = is_text
+        waits = gets_vector(is_text, event.role, event.text, self._min_message_tokens, studied)
+        entry["space_id"] = 0 if waits else None
+        return entry
 
     def _placed(self, fresh: Sequence[Message]) -> Sequence[Message]:
         """The messages, those without a position behind everything that their conversation has."""
@@ -350,7 +352,10 @@ def _end_row(end: ExchangeEnd, prefix: str = "") -> dict[str, Any]:
     return {f"{prefix}status": end.status.value, f"{prefix}completed_at": ended_at, f"{prefix}error": end.error}
 
 
-_REFERRED = {"conversation": conversations, "segment": segments, "exchange": exchanges}
+_REFERRED = {
+    name: (table, attrgetter(f"{name}_uid"), f"{name}_id")
+    for name, table in (("conversation", conversations), ("segment", segments), ("exchange", exchanges))
+}
 # Of a message's row, its entry's has these as well.
 _SHARED = ("conversation_id", "segment_id", "exchange_id", "role", "author", "trust", "created_at", "position")
 _conversation_row, _segment_row = writer(Conversation, conversations), writer(Segment, segments)

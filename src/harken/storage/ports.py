@@ -140,8 +140,19 @@ class TextIndex(Protocol):
     def remove(self, connection: Connection, entry_ids: Sequence[int]) -> None:
         """Take entries out, before their rows or their neighbours' change."""
 
-    def before_change(self, connection: Connection, entry_ids: Sequence[int]) -> None:
-        """Say that entries are added anew once their neighbours have changed, which they have not yet."""
+    def before_change(self, connection: Connection, entry_ids: Sequence[int]) -> Sequence[Any]:
+        """What entries are indexed with whose neighbours are about to change, for `add_beside`; `()` of none.
+
+        No more than that where adding overwrites what was there.
+        """
+        return ()
+
+    def add_beside(self, connection: Connection, entry_ids: Sequence[int], before: Sequence[Any]) -> None:
+        """Index entries as their rows stand now, new ones and those of which `before` says what they were indexed with.
+
+        Ids ascend, and new ones are the highest.
+        """
+        self.add(connection, entry_ids)
 
     def foresee_end(self, tx: Transaction, conversation_uid: str) -> None:
         """Be told that `end_of` a conversation is about to be asked; no-op without a server."""

@@ -25,6 +25,8 @@ _BITS = {
 }  # fmt: skip
 # The bit of the number that says that it asks.
 ASKS = 1 << sum(_BITS[name] for name in itertools.takewhile("asks".__ne__, _BITS))
+_TOKENS_SHIFT = sum(_BITS[name] for name in itertools.takewhile("tokens".__ne__, _BITS))
+_TOKENS_MOST = (1 << _BITS["tokens"]) - 1
 _SENTENCE = re.compile(r"\w[^.!?…。！？\n]*[.!?…。！？]?")
 _ASKING = "?？"
 _ENDS_ASKING = re.compile(r"[?？][\s\"'”’»)*_`]*\Z")
@@ -64,6 +66,11 @@ class Studied(NamedTuple):
 
     rules: Sequence[tuple[int, int]]
     traits: int
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens the text has, 65,535 at most; 0 where it has no word, and was not counted."""
+        return self.traits >> _TOKENS_SHIFT & _TOKENS_MOST
 
 
 def study(text: str, by_person: bool) -> Studied:

@@ -100,6 +100,12 @@ def test_every_event_comes_back_from_its_line(event: Event) -> None:
 
 
 @given(EVENTS)
+def test_a_line_is_to_the_byte_what_the_json_module_writes(event: Event) -> None:
+    line = line_from_event(event).decode("utf-8", "surrogatepass")
+    assert json.dumps(json.loads(line), ensure_ascii=False, separators=(",", ":")) == line.removesuffix("\n")
+
+
+@given(EVENTS)
 def test_the_moment_of_an_event_survives_its_line(event: Event) -> None:
     back = event_from_line(line_from_event(event))
     assert back is not None

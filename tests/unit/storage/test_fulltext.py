@@ -121,6 +121,23 @@ class TestDamage:
             assert len(tx.text.search(tx.connection, ["rare", "zebra", "giraffe"], RowScope(), 10)) >= 1
 
 
+class TestPieces:
+    def test_a_message_among_others_makes_one_piece_of_the_index(self, store: SqliteStore) -> None:
+        """Each piece is to be merged with others later, and searched until then."""
+        talk = keep(store, talk_of("c", "one", "two", "three"))
+        before = _pieces(store)
+        apply(store, [talk.say("four", Role.ASSISTANT)])
+        assert _pieces(store) == before + 1
+        assert text_problems(store) == []
+        assert len(found(store, "four")) == 3
+
+
+def _pieces(store: SqliteStore) -> int:
+    with store.reading() as tx:
+        pieces = tx.connection.exec_driver_sql("SELECT count(DISTINCT segid) FROM entry_index_idx").scalar_one()
+    return int(pieces)
+
+
 class TestUsedIndexes:
     def test_neighbours_are_found_by_the_index_of_their_conversation(self, store: SqliteStore) -> None:
         """Else every recorded message reads the whole table."""

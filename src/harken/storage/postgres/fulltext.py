@@ -157,9 +157,6 @@ class TsvectorIndex(TextIndex):
         if entry_ids:
             connection.execute(_UNINDEX, {"ids": list(entry_ids)})
 
-    def before_change(self, connection: Connection, entry_ids: Sequence[int]) -> None:
-        """Nothing: adding overwrites."""
-
     def holders(
         self, connection: Connection, terms: Sequence[str], scope: RowScope, few: int = -1, most: int | None = None
     ) -> Holding:

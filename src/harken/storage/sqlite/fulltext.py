@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -61,6 +61,11 @@ SCHEMA = (
     "INSERT INTO entry_index(entry_index, rank) VALUES ('automerge', 8)",
     "INSERT INTO entry_index(entry_index, rank) VALUES ('hashsize', 8388608)",
 )
+_WORDS_OF = f"SELECT id, {_COLUMNS} FROM entry_words WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id"
+# Row by row and in the order of their ids: FTS5 writes a segment of what it has before every statement that may change
+# several rows, and before a row whose id is lower than the last one's. Each is to be merged with others later.
+_PUT_IN = f"INSERT INTO {INDEX}(rowid, {_COLUMNS}) VALUES (?, ?, ?, ?, ?)"
+_TAKE_OUT = f"INSERT INTO {INDEX}({INDEX}, rowid, {_COLUMNS}) VALUES ('delete', ?, ?, ?, ?, ?)"
 # Inside quotes nothing else means anything.
 _NO_SYNTAX = str.maketrans('"\0', "  ")
 _LETTER = re.compile(r"[^\W_]")
@@ -105,6 +110,13 @@ class _Asked:
         return f"{self.before}{columns} : ({words}){self.behind}"
 
 
+def _words_of(connection: Connection, entry_ids: Sequence[int]) -> Iterator[Any]:
+    """The rows of the view of entries, one by one."""
+    driver: Any = connection.connection.driver_connection
+    found: Iterator[Any] = driver.execute(_WORDS_OF, (json.dumps(list(entry_ids)),))
+    return found
+
+
 def newest_entry(connection: Connection) -> int:
     """The highest id that an entry ever had: about how many there are."""
     found = bare(connection, "SELECT seq FROM sqlite_sequence WHERE name = 'entries'")
@@ -119,25 +131,28 @@ class Fts5Index(TextIndex):
 
     def add(self, connection: Connection, entry_ids: Sequence[int]) -> None:
         """Index entries as their rows stand now."""
-        bare(
-            connection,
-            f"INSERT INTO entry_index(rowid, {_COLUMNS}) SELECT id, {_COLUMNS} FROM entry_words WHERE id IN {_LISTED}",
-            (json.dumps(list(entry_ids)),),
-        )
+        bare_each(connection, _PUT_IN, _words_of(connection, entry_ids))
 
     def remove(self, connection: Connection, entry_ids: Sequence[int]) -> None:
         """Take entries out; their rows and their neighbours' must still be as they were indexed."""
-        if entry_ids:
-            bare(
-                connection,
-                f"INSERT INTO entry_index(entry_index, rowid, {_COLUMNS}) "
-                f"SELECT 'delete', id, {_COLUMNS} FROM entry_words WHERE id IN {_LISTED}",
-                (json.dumps(list(entry_ids)),),
-            )
+        bare_each(connection, _TAKE_OUT, _words_of(connection, entry_ids))
 
-    def before_change(self, connection: Connection, entry_ids: Sequence[int]) -> None:
-        """Take entries out: they could not be, once what they were indexed with is gone."""
-        self.remove(connection, entry_ids)
+    def before_change(self, connection: Connection, entry_ids: Sequence[int]) -> Sequence[Any]:
+        """Their words: they could not be taken out, once what they were indexed with is gone."""
+        return list(_words_of(connection, entry_ids)) if entry_ids else ()
+
+    def add_beside(self, connection: Connection, entry_ids: Sequence[int], before: Sequence[Any]) -> None:
+        """The same; each is taken out and put in again before the next one."""
+        old = {row[0]: row for row in before}
+        if not old:
+            self.add(connection, entry_ids)
+            return
+        for row in _words_of(connection, entry_ids):
+            known = old.get(row[0])
+            if known != row:
+                if known is not None:
+                    bare(connection, _TAKE_OUT, known)
+                bare(connection, _PUT_IN, row)
 
     def find(
         self,

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import quote
@@ -46,7 +47,7 @@ from harken.storage.ports import AMONG, Question, Right, RowCount, Transaction, 
 from harken.storage.sqlite import counts, fulltext
 from harken.storage.sqlite.fulltext import Fts5Index
 from harken.storage.state import recount
-from harken.storage.statements import compiled, insertion
+from harken.storage.statements import compiled, insertion, placed_insertion
 from harken.storage.tables import REPAIR
 from harken.text.words import day_in_words, spaced
 
@@ -62,7 +63,7 @@ _STOPPED = threading.Event()
 _STEP_SECONDS = 0.003
 # The rest of an error's code says which kind of busy it is.
 _PRIMARY_CODE = 0xFF
-_COMPILER = dialect(paramstyle="named")
+_COMPILER, _BY_PLACE = dialect(paramstyle="named"), dialect(paramstyle="qmark")
 REBUILD = "Rebuild it from the journal: harken reindex --from-journal"
 _DAMAGE = ("malformed", "not a database", "corrupt", "no such table", "no such column", "fts5", "vtable constructor")
 _ANOTHER_HOME = "Make it and its folder writable, or choose another home: harken --home PATH, or HARKEN_HOME"
@@ -109,9 +110,8 @@ class SqliteDialect:
         newest = f"SELECT seq FROM sqlite_sequence WHERE name = '{table.name}'"
         found = fulltext.bare(connection, newest if is_kept else f"SELECT max(id) FROM {table.name}")
         first = 1 + (found[0][0] or 0 if found else 0)
-        made = insertion(table, ("id", *rows[0]), _COMPILER)
-        numbered = (made.bound({"id": row_id, **row}) for row_id, row in enumerate(rows, first))
-        fulltext.bare_each(connection, made.text, numbered)
+        placed = placed_insertion(table, tuple(rows[0]), _BY_PLACE)
+        fulltext.bare_each(connection, placed.text, map(placed.bound, count(first), rows))
         return range(first, first + len(rows))
 
     def foresee(self, connection: Connection, *questions: Question) -> None:
