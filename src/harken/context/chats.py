@@ -189,7 +189,7 @@ class Chats:
                 # Another search would cost the person who waits as much as that of past conversations.
                 if present:
                     found = self._searcher.search(query.text, SAVED, MOST_SAVED, session=searches)
-                    saved = saved_quotes(found, searches.config.untrusted_margin)
+                    saved = saved_quotes(found, query, searches, self._settings().rag.without_tags)
             past = self._past.search(prompt, conversation_uid, searches)
         return sorted([*saved, *past_quotes(past.conversations)], key=lambda quote: bool(quote.project))
 
@@ -220,7 +220,7 @@ class Chats:
             least = searches.config.relevance_threshold if config.min_similarity is None else config.min_similarity
             with attempted("saved", failures, "What was saved or indexed was not searched: {error}."):
                 said = [message.text for message in builder.tail]
-                quotes = known_quotes(self._searcher, query, searches, least, said)
+                quotes = known_quotes(self._searcher, query, searches, least, said, config.without_tags)
         return quotes, " ".join(failures)
 
     def latest(self, directory: str, conversation_uid: str) -> list[Quote]:
@@ -259,10 +259,12 @@ class Chats:
         """Note what a context says of the conversation: what has left its window, and how much came back."""
         if context.left_before is not None:
             self._note_left(context.left_before)
-        recalled = sum(layer.tokens for layer in context.layers if layer.name in _RECALLED)
-        if recalled:
+        layers = [layer for layer in context.layers if layer.name in _RECALLED]
+        if recalled := sum(layer.tokens for layer in layers):
+            uids = dict.fromkeys(item.uid for layer in layers for item in layer.items if item.uid)
             # What came back is worth more than its count.
             with suppress(StoreError), self._store.writing(of=INJECTIONS) as tx:
+                note_given(tx, conversation_uid, uids, self._now())
                 note_recall(tx, conversation_uid, recalled, self._now())
 
     def _note_left(self, message_uid: str) -> None:

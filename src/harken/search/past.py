@@ -14,6 +14,7 @@ from harken.config.sections import RagConfig
 from harken.log import Log
 from harken.model.conversations import Role, Trust, least_trusted
 from harken.model.lookups import Retrieval
+from harken.search.asked import objected
 from harken.search.candidates import Candidates, Gate, RareWords, pass_strictly
 from harken.search.newest import corrects
 from harken.search.places import Placed, best_of, place_exchanges, rank_conversations
@@ -32,6 +33,7 @@ from harken.storage.past import (
 )
 from harken.storage.ports import RowScope, Transaction
 from harken.storage.projects import ProjectScope
+from harken.storage.records.marks import having_any
 from harken.text.shown import short_key
 
 # How many of each list are fused: of all conversations, and of those that come back, so many for each exchange.
@@ -390,11 +392,14 @@ class _PastSearch:
         others: Collection[int],
     ) -> set[int]:
         """Entries of some conversations that may come back; a word is rare among the entries of the scope."""
+        wrong = objected(tx, self.query, found.facts, self.session.view.nearest, self.asked)
+        if self.config.without_tags:
+            wrong |= having_any(tx, found.facts, self.config.without_tags)
         if others:
-            return pass_strictly(tx, found, gate, others)
+            return pass_strictly(tx, found, gate, others) - wrong
         passing = set()
         for entry_id, each in found.facts.items():
-            if each.conversation_id not in conversations:
+            if each.conversation_id not in conversations or entry_id in wrong:
                 continue
             similarity, is_untrusted = found.similarity.get(entry_id), each.trust.is_untrusted
             admitted = gate.admits(similarity, is_untrusted, entry_id in found.keyword)
