@@ -11,7 +11,7 @@ from harken.config.settings import Settings
 from harken.context.builder import ContextBuilder, ContextSession
 from harken.context.layers import ChatContext, ContextMessage, LayerName, Pending
 from harken.context.past import MOST_SAVED, SAVED, known_quotes, latest_quotes, saved_quotes
-from harken.context.render import Quote, past_quotes
+from harken.context.render import ASKED, Quote, recall_quotes
 from harken.context.rules import RULE_SAID, rule_quotes
 from harken.context.task_history import last_runs
 from harken.errors import NotFoundError, StoreError, UsageError
@@ -191,7 +191,8 @@ class Chats:
                     found = self._searcher.search(query.text, SAVED, MOST_SAVED, session=searches)
                     saved = saved_quotes(found, query, searches, self._settings().rag.without_tags)
             past = self._past.search(prompt, conversation_uid, searches)
-        return sorted([*saved, *past_quotes(past.conversations)], key=lambda quote: bool(quote.project))
+        quotes = [*saved, *recall_quotes(past, self._now())]
+        return sorted(quotes, key=lambda quote: (quote.source != ASKED, bool(quote.project)))
 
     def _projects(self, project: ProjectIdentity | str | None, directory: str | Path | None = None) -> ProjectScope:
         """What recall sees from a project, or from a directory's."""

@@ -21,7 +21,7 @@ from harken.model.conversations import (
 from harken.model.lookups import SearchResult
 from harken.search.asked import objected_hits
 from harken.search.candidates import Gate, RareWords, other_project
-from harken.search.past import PastConversation
+from harken.search.past import PastConversation, PastRecall
 from harken.search.query import Query
 from harken.search.search import Searcher
 from harken.search.session import SearchSession
@@ -120,17 +120,24 @@ def _quote(hit: Hit, text: str) -> Quote:
     return Quote(text, entry.source, entry.ref_uid, "", entry.created_at, entry.trust.value, project=project)
 
 
-def past_items(conversations: Sequence[PastConversation], untrusted_weight: float = 1.0) -> list[ContextItem]:
+def past_items(recall: PastRecall, untrusted_weight: float, now: datetime) -> list[ContextItem]:
     """A context's item for each conversation: what it was about, and what was said in its best exchanges.
 
-    The likeness of one that quotes what is not to be trusted is multiplied by a weight.
+    The likeness of one that quotes what is not to be trusted is multiplied by a weight. That the same was asked before
+    comes first.
     """
+    conversations = recall.conversations
     likenesses = []
     for each in conversations:
         likeness = min(1.0, max(0.0, each.score if each.similarity is None else each.similarity))
         likenesses.append(likeness * (untrusted_weight if _trust(each).is_untrusted else 1.0))
     scaled = on_one_scale([each.score for each in conversations], likenesses)
-    return [_conversation_item(each, round(part, 4)) for each, part in zip(conversations, scaled, strict=True)]
+    items = [_conversation_item(each, round(part, 4)) for each, part in zip(conversations, scaled, strict=True)]
+    if (asked := recall.asked) is None:
+        return items
+    facts = {"id": asked.conversation_uid, "exchange_ids": [asked.exchange_uid], "created_at": asked.at[-1].isoformat()}
+    told = ContextItem("conversation", f"**{asked.sentence(now)}**", 1.0, facts)
+    return [marked(told, asked.trust, asked.other_project), *items]
 
 
 def _conversation_item(found: PastConversation, relevance: float) -> ContextItem:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from harken.context.compose import OTHER_PROJECT
-from harken.context.render import Fence, Quote, core_block
+from harken.context.render import ASKED, Fence, Quote, core_block
 from harken.engine import Harken
 from harken.log import Log
 from harken.model.conversations import SavedRecord, Trust
@@ -129,7 +129,7 @@ class Hooks:
             uid = conversation_uid(agent, session_id)
             about = prompt, uid, _directory(payload), self.is_loading()
             quotes = [*chats.rules_about(*about), *chats.quotes_about(*about)]
-            quotes.sort(key=lambda quote: bool(quote.project))
+            quotes.sort(key=lambda quote: (quote.source != ASKED, bool(quote.project)))
             return self._told(agent, uid, PAST, quotes, chats.given(uid))
         if event in CHECKED and wanted.premortem:
             return self._premortem(event, agent, session_id, payload)
