@@ -43,7 +43,7 @@ from harken.model.experiences import (
 )
 from harken.model.workspace import Commit, FileChange
 from harken.sources.experiences.experiences import tier_of
-from harken.sources.memories.memories import Memory, kept_memory
+from harken.sources.memories.memory import Memory, kept_memory
 from harken.sources.workspace.commits import CommitSource
 from harken.storage.projects import ensure_project
 from harken.storage.tables import entries

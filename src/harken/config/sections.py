@@ -216,6 +216,7 @@ class RagConfig(SettingsSection):
         scope: what comes back by itself in a project: `prefer` its own and what belongs to none first, others' behind
             it where that is nearer by a margin, named; `project` never others'; `all` without a difference.
         rules: whether rules and preferences that the user has stated come back wherever they touch the task.
+        without_tags: what has any of these tags never comes back by itself; search finds it.
     Source: seed 003, configuration (`rag_enabled`, `rag_conversation_limit`…).
     """
 
@@ -227,6 +228,7 @@ class RagConfig(SettingsSection):
     saved: bool = True
     scope: Literal["prefer", "project", "all"] = "prefer"
     rules: bool = True
+    without_tags: tuple[str, ...] = ()
 
 
 class HooksConfig(SettingsSection):

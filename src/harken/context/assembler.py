@@ -154,7 +154,7 @@ class ContextAssembler:
         recall = PastConversations(self.searcher.sessions, lambda: rag).search(query, session=session)
         if recall.error_class:
             raise ContextAssemblyError(f"Past conversations were not searched: {recall.error_class}.")
-        return past_items(recall.conversations, session.config.untrusted_weight)
+        return past_items(recall, session.config.untrusted_weight, session.now)
 
 
 def _checked_types(context_types: Sequence[str]) -> tuple[str, ...]:

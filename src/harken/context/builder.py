@@ -19,7 +19,7 @@ from harken.context.layers import (
     last_asked,
     recognize,
 )
-from harken.context.render import Fence, Quote, core_block, past_quotes
+from harken.context.render import Fence, Quote, core_block, recall_quotes
 from harken.context.rules import rule_quotes
 from harken.context.task_history import Run
 from harken.model.arguments import SECTIONS
@@ -178,7 +178,7 @@ class ContextBuilder:
         """Quote other conversations about the query, under a heading with a note where there is one."""
         self._failed(recall.failure)
         heading = f"{PAST}\n{note}" if note else PAST
-        quotes = self._own(past_quotes(recall.conversations))
+        quotes = self._own(recall_quotes(recall, self.searches.now))
         self._quote(LayerName.PAST, heading, quotes, "from another conversation")
 
     def known(self, quotes: Sequence[Quote], failure: str) -> None:

@@ -11,7 +11,7 @@ from harken.config.settings import Settings
 from harken.context.builder import ContextBuilder, ContextSession
 from harken.context.layers import ChatContext, ContextMessage, LayerName, Pending
 from harken.context.past import MOST_SAVED, SAVED, known_quotes, latest_quotes, saved_quotes
-from harken.context.render import Quote, past_quotes
+from harken.context.render import ASKED, Quote, recall_quotes
 from harken.context.rules import RULE_SAID, rule_quotes
 from harken.context.task_history import last_runs
 from harken.errors import NotFoundError, StoreError, UsageError
@@ -186,7 +186,7 @@ class Chats:
                     searches.begin(query)
             rules = self._rules(searches, query, conversation_uid)
             quotes = [*rules, *self._quotes(searches, prompt, query, conversation_uid)]
-        return sorted(quotes, key=lambda quote: bool(quote.project))
+        return sorted(quotes, key=lambda quote: (quote.source != ASKED, bool(quote.project)))
 
     @contextmanager
     def _about(self, conversation_uid: str, directory: str | Path | None, by_words: bool) -> Iterator[SearchSession]:
@@ -203,8 +203,9 @@ class Chats:
             # Another search would cost the person who waits as much as that of past conversations.
             if present:
                 found = self._searcher.search(query.text, SAVED, MOST_SAVED, session=searches)
-                saved = saved_quotes(found, searches.config.untrusted_margin)
-        return [*saved, *past_quotes(self._past.search(prompt, conversation_uid, searches).conversations)]
+                saved = saved_quotes(found, query, searches, self._settings().rag.without_tags)
+        past = self._past.search(prompt, conversation_uid, searches)
+        return [*saved, *recall_quotes(past, self._now())]
 
     def _projects(self, project: ProjectIdentity | str | None, directory: str | Path | None = None) -> ProjectScope:
         """What recall sees from a project, or from a directory's."""
@@ -233,7 +234,7 @@ class Chats:
             least = searches.config.relevance_threshold if config.min_similarity is None else config.min_similarity
             with attempted("saved", failures, "What was saved or indexed was not searched: {error}."):
                 said = [message.text for message in builder.tail]
-                quotes = known_quotes(self._searcher, query, searches, least, said)
+                quotes = known_quotes(self._searcher, query, searches, least, said, config.without_tags)
         return quotes, " ".join(failures)
 
     def latest(self, directory: str, conversation_uid: str) -> list[Quote]:
@@ -272,10 +273,12 @@ class Chats:
         """Note what a context says of the conversation: what has left its window, and how much came back."""
         if context.left_before is not None:
             self._note_left(context.left_before)
-        recalled = sum(layer.tokens for layer in context.layers if layer.name in _RECALLED)
-        if recalled:
+        layers = [layer for layer in context.layers if layer.name in _RECALLED]
+        if recalled := sum(layer.tokens for layer in layers):
+            uids = dict.fromkeys(item.uid for layer in layers for item in layer.items if item.uid)
             # What came back is worth more than its count.
             with suppress(StoreError), self._store.writing(of=INJECTIONS) as tx:
+                note_given(tx, conversation_uid, uids, self._now())
                 note_recall(tx, conversation_uid, recalled, self._now())
 
     def _note_left(self, message_uid: str) -> None:

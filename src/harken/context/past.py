@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from datetime import datetime
 
 from harken.context.compose import marked, on_one_scale
 from harken.context.render import Quote, speakers
@@ -18,8 +19,9 @@ from harken.model.conversations import (
     least_trusted,
 )
 from harken.model.lookups import SearchResult
+from harken.search.asked import objected_hits
 from harken.search.candidates import Gate, RareWords, other_project
-from harken.search.past import PastConversation
+from harken.search.past import PastConversation, PastRecall
 from harken.search.query import Query
 from harken.search.search import Searcher
 from harken.search.session import SearchSession
@@ -27,7 +29,9 @@ from harken.sources.searches import item_of
 from harken.storage.conversations import messages_of_exchange
 from harken.storage.entries import present_sources, row_scope
 from harken.storage.past import latest_exchange_summaries, latest_of_project
-from harken.storage.ports import Readable
+from harken.storage.ports import Readable, Transaction
+from harken.storage.records.marks import having_any
+from harken.storage.records.rows import due_memories
 from harken.text import tokens
 from harken.text.shown import one_line
 from harken.text.words import content_terms
@@ -42,7 +46,12 @@ _PASSAGE_LEEWAY = 0.2
 
 
 def known_quotes(
-    searcher: Searcher, query: Query, searches: SearchSession, least: float | None, said: Sequence[str]
+    searcher: Searcher,
+    query: Query,
+    searches: SearchSession,
+    least: float | None,
+    said: Sequence[str],
+    without_tags: Sequence[str] = (),
 ) -> list[Quote]:
     """What was saved or indexed and answers a question, best first, as assembled contexts show it; not what was `said`.
 
@@ -62,8 +71,12 @@ def known_quotes(
     quotes: list[Quote] = []
     with searches.view.reading() as tx:
         rare = RareWords.read(tx, query, searches.projects.inside(row_scope(tx, scope)))
+        wrong = objected_hits(tx, query, found.hits, searches.view.nearest, None if isinstance(asked, str) else asked)
+        if without_tags:
+            wrong |= having_any(tx, [hit.entry.id for hit in found.hits], without_tags)
+        stale = _unconfirmed(tx, found.hits, searches.now)
         for hit in found.hits:
-            if any(hit.entry.text in text for text in said):
+            if hit.entry.id in wrong or any(hit.entry.text in text for text in said):
                 continue
             entry, is_untrusted = hit.entry, hit.entry.trust.is_untrusted
             gate = replace(own, leeway=_PASSAGE_LEEWAY) if own.leeway and entry.source == "document" else own
@@ -72,18 +85,34 @@ def known_quotes(
                 is_near = hit.similarity is not None and gate.threshold is not None
                 admitted = rare.admit(entry.id, is_near, is_untrusted)
             if admitted and (item := item_of(tx, hit)):
-                text = tokens.clip_middle(item.content, _KNOWN_TOKENS)
+                text = tokens.clip_middle(stale.get(entry.ref_uid, "") + item.content, _KNOWN_TOKENS)
                 quotes.append(_quote(hit, text))
     return quotes[:_SAVED_SHOWN]
 
 
-def saved_quotes(found: SearchResult, untrusted_margin: float) -> list[Quote]:
+def saved_quotes(
+    found: SearchResult, query: Query, searches: SearchSession, without_tags: Sequence[str] = ()
+) -> list[Quote]:
     """What was saved and is as near to a prompt as it takes, best first; an experience once, whatever of it is near."""
-    gate = Gate(found.threshold, untrusted_margin)
+    gate = Gate(found.threshold, searches.config.untrusted_margin)
     # By meaning alone: one shared word is no reason to tell of something that nobody asked for.
     near = [hit for hit in found.hits if gate.admits(hit.similarity, hit.entry.trust.is_untrusted)]
-    once = {hit.entry.ref_uid: _quote(hit, hit.entry.text) for hit in reversed(near)}
+    asked = searches.vector(query) if near else ""
+    with searches.view.reading() as tx:
+        wrong = objected_hits(tx, query, near, searches.view.nearest, None if isinstance(asked, str) else asked)
+        if without_tags:
+            wrong |= having_any(tx, [hit.entry.id for hit in near], without_tags)
+        stale = _unconfirmed(tx, near, searches.now)
+    kept = [hit for hit in reversed(near) if hit.entry.id not in wrong]
+    once = {uid: _quote(hit, f"{stale.get(uid, '')}{hit.entry.text}") for hit in kept for uid in [hit.entry.ref_uid]}
     return list(reversed(once.values()))[:_SAVED_SHOWN]
+
+
+def _unconfirmed(tx: Transaction, hits: Sequence[Hit], now: datetime) -> dict[str, str]:
+    """What stands before memories that are due to be looked at again, by their ids."""
+    uids = [hit.entry.ref_uid for hit in hits if hit.entry.source == "memory"]
+    due = due_memories(tx, now, uids) if uids else []
+    return {uid: f"(not confirmed since {held.date().isoformat()}) " for uid, held in due}
 
 
 def _quote(hit: Hit, text: str) -> Quote:
@@ -91,17 +120,24 @@ def _quote(hit: Hit, text: str) -> Quote:
     return Quote(text, entry.source, entry.ref_uid, "", entry.created_at, entry.trust.value, project=project)
 
 
-def past_items(conversations: Sequence[PastConversation], untrusted_weight: float = 1.0) -> list[ContextItem]:
+def past_items(recall: PastRecall, untrusted_weight: float, now: datetime) -> list[ContextItem]:
     """A context's item for each conversation: what it was about, and what was said in its best exchanges.
 
-    The likeness of one that quotes what is not to be trusted is multiplied by a weight.
+    The likeness of one that quotes what is not to be trusted is multiplied by a weight. That the same was asked before
+    comes first.
     """
+    conversations = recall.conversations
     likenesses = []
     for each in conversations:
         likeness = min(1.0, max(0.0, each.score if each.similarity is None else each.similarity))
         likenesses.append(likeness * (untrusted_weight if _trust(each).is_untrusted else 1.0))
     scaled = on_one_scale([each.score for each in conversations], likenesses)
-    return [_conversation_item(each, round(part, 4)) for each, part in zip(conversations, scaled, strict=True)]
+    items = [_conversation_item(each, round(part, 4)) for each, part in zip(conversations, scaled, strict=True)]
+    if (asked := recall.asked) is None:
+        return items
+    facts = {"id": asked.conversation_uid, "exchange_ids": [asked.exchange_uid], "created_at": asked.at[-1].isoformat()}
+    told = ContextItem("conversation", f"**{asked.sentence(now)}**", 1.0, facts)
+    return [marked(told, asked.trust, asked.other_project), *items]
 
 
 def _conversation_item(found: PastConversation, relevance: float) -> ContextItem:

@@ -11,7 +11,7 @@ from unicodedata import normalize
 
 from harken.model.conversations import ContextItem, CoreFact, Entry, Trust
 from harken.search.newest import MARK
-from harken.search.past import PastConversation, PastExchange
+from harken.search.past import PastConversation, PastExchange, PastRecall
 from harken.text import tokens
 from harken.text.characters import legible
 from harken.text.fence import RECALL_FENCE, as_data, new_mark
@@ -25,6 +25,8 @@ _STRUCTURE = re.compile(
 _LOCATED = ("code", "document")
 _NAMED = ("experience", "conversation")
 _SHOWN_CHARS = 200
+# The source of a quotation that says that the same was asked before.
+ASKED = "asked_before"
 
 
 def document(title: str, sections: Mapping[str, Sequence[ContextItem]], notes: Sequence[str], last_line: str) -> str:
@@ -241,6 +243,17 @@ def core_block(facts: Sequence[CoreFact]) -> str:
 def core_line(fact: CoreFact) -> str:
     """One fact as one line."""
     return harmless(f"- {fact.key}: {one_line(fact.value or '')}")
+
+
+def recall_quotes(found: PastRecall, now: datetime) -> list[Quote]:
+    """What a recall of past conversations brought; that the same was asked before comes first."""
+    quotes = past_quotes(found.conversations)
+    if found.asked is None:
+        return quotes
+    asked = found.asked
+    at, project = asked.at[-1], asked.other_project
+    told = Quote(asked.sentence(now), ASKED, asked.exchange_uid, "", at, asked.trust.value, project=project)
+    return [told, *quotes]
 
 
 def past_quotes(conversations: Sequence[PastConversation]) -> list[Quote]:

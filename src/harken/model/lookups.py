@@ -37,6 +37,7 @@ class ConversationFilter:
     Attributes:
         project: its key, an alias or its short name.
         channel: the agent's.
+        tags: all of these.
     """
 
     project: str | None = None
@@ -44,6 +45,7 @@ class ConversationFilter:
     since: datetime | None = None
     until: datetime | None = None
     with_subagents: bool = False
+    tags: tuple[str, ...] = ()
     limit: int = 30
     offset: int = 0
 
@@ -61,6 +63,7 @@ class ListedConversation:
     short_id: str
     messages: int
     chars: int
+    tags: tuple[str, ...] = ()
 
     def view(self) -> ListedView:
         """Return the conversation and its size as JSON."""

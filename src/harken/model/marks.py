@@ -21,7 +21,7 @@ OWNER, AGENT, ANSWER = "owner", "agent", "answer"
 """Who judged: the owner, an agent, or nobody: an answer used the rare words of what was recalled."""
 VERDICTS = (Verdict.USEFUL.value, Verdict.USELESS.value, Verdict.WRONG.value)
 _LEAST, _MOST = 0.8, 1.2
-# Three people who find something useful bring it to the top of the scale; an answer that used it says a quarter as much.
+# Three who find something useful bring it to the top of the scale; an answer that used it says a quarter as much.
 _STEP, _OF_AN_ANSWER, _MOST_OF_ANSWERS = 0.07, 0.25, 2.0
 # What was called wrong is looked at again before it comes back by itself, and is known by this.
 _NOTED = 0.999

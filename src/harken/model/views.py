@@ -97,6 +97,7 @@ class ListedView(ConversationView):
     updated_at: str
     messages: int
     chars: int
+    tags: list[str]
 
 
 class MessageView(TypedDict):
@@ -152,6 +153,9 @@ class MemoryView(TypedDict):
     created_at: str
     updated_at: str
     accessed_at: str | None
+    confirmed_at: str | None
+    review_by: str | None
+    suggested_review: str | None
     supersedes: list[str]
     superseded_by: str | None
 

@@ -147,7 +147,9 @@ def _label(tx: Transaction, uid: str) -> ConversationLabel:
     title, tags, project = (said.label.title, said.label.tags, said.label.project) if said.label else ("", (), None)
     own = None if said.project_id is None else project_identity(tx, said.project_id)
     shown = project or own
-    return ConversationLabel(uid, title or said.title, tags, shown and shown.key, bool(title), project is not None)
+    return ConversationLabel(
+        uid, title or said.title, tags, shown.key if shown else None, bool(title), project is not None
+    )
 
 
 def _project(tx: Transaction, named: str | None) -> ProjectIdentity | None:

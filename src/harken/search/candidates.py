@@ -10,6 +10,7 @@ from math import prod
 
 from harken.config.sections import SearchConfig
 from harken.model.conversations import UNTRUSTED, Entry, Hit, Reason, Role
+from harken.model.marks import in_words
 from harken.search.fusion import MOST_HOLDERS, REORDERED, Evidence, Share, learned_scores, placed
 from harken.search.query import Query, distinctive_terms
 from harken.search.session import QueryVector
@@ -17,6 +18,7 @@ from harken.storage.entries import STATES_RULE, load_entries
 from harken.storage.facts import EntryFacts, Neighbours, asked_last, entry_facts, neighbours
 from harken.storage.ports import Holding, NearestIndex, RowScope, StoredSpace, Transaction
 from harken.storage.projects import ProjectScope
+from harken.storage.records.marks import ratings_of
 from harken.text.shown import short_key
 
 _ASSISTANT_CUES = frozenset({"you", "your"})
@@ -33,6 +35,7 @@ _LEEWAY = 0.08
 # What is of another project must be so much nearer (docs/adr/0025-projects.md).
 _OTHER_MARGIN = 0.1
 _OTHER = "project"
+RATED = "feedback"
 # So many rules are looked at, and each may be so much less similar than what resembles a question: all that a task of
 # BEAM's chats 1 to 5 was to be done by are among the nearest six, down to 0.46.
 _MOST_RULES, RULE_LEEWAY = 8, 0.15
@@ -238,7 +241,7 @@ class Candidates:
         plain = cue is None and self.config.recency_half_life_days is None
         for entry_id, each in facts.items():
             # Nothing weighs most candidates, and asking costs as much as all else here.
-            is_plain = plain and each.weight == 1.0 and entry_id not in self.untrusted
+            is_plain = plain and each.weight == each.rated == 1.0 and entry_id not in self.untrusted
             reasons = [] if is_plain else weigh(each, cue, self.config, now)
             if entry_id in self.quoting:
                 reasons.append(Reason("quote", 1.0, "has the query's words in this order"))
@@ -254,6 +257,8 @@ class Candidates:
         entries = self.loaded | load_entries(tx, [each for each in entry_ids if each not in self.loaded])
         keyword_ranks = {entry_id: rank for rank, entry_id in enumerate(self.keyword, start=1)}
         vector_ranks = {entry_id: rank for rank, entry_id in enumerate(self.nearest, start=1)}
+        if rated := [entry for entry in entries.values() if self.facts[entry.id].rated != 1.0]:
+            self._explain_ratings(tx, rated)
         return [
             Hit(
                 entry=entries[entry_id],
@@ -271,6 +276,15 @@ class Candidates:
             for entry_id in entry_ids
             if entry_id in entries
         ]
+
+    def _explain_ratings(self, tx: Transaction, rated: Sequence[Entry]) -> None:
+        """Say in words what verdicts made the factors of entries; asked for those that are shown alone."""
+        names = {entry.id: (entry.ref_uid, entry.exchange_uid, entry.conversation_uid) for entry in rated}
+        told = ratings_of(tx, {uid for uids in names.values() for uid in uids if uid})
+        for entry_id, uids in names.items():
+            words = "; ".join(in_words(told[uid]) for uid in dict.fromkeys(uids) if uid in told)
+            mine = self.reasons[entry_id]
+            self.reasons[entry_id] = [replace(each, note=words) if each.name == RATED else each for each in mine]
 
 
 def fuse_ranks(rankings: Sequence[Sequence[int]], k: int = 60) -> dict[int, float]:
@@ -325,6 +339,8 @@ def weigh(facts: EntryFacts, cue: AuthorCue | None, config: SearchConfig, now: d
         reasons.append(Reason("recency", 0.5 ** (age_days / config.recency_half_life_days), f"{age_days:.0f} days old"))
     if facts.weight != 1.0:
         reasons.append(Reason("importance", facts.weight))
+    if facts.rated != 1.0:
+        reasons.append(Reason(RATED, facts.rated))
     if facts.trust.is_untrusted and config.untrusted_weight != 1.0:
         reasons.append(Reason(_TRUST, config.untrusted_weight, f"not to be trusted: {facts.trust.label}"))
     return reasons

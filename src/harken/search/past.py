@@ -14,6 +14,7 @@ from harken.config.sections import RagConfig
 from harken.log import Log
 from harken.model.conversations import Role, Trust, least_trusted
 from harken.model.lookups import Retrieval
+from harken.search.asked import AskedBefore, asked_before, askers_among, may_be_asked_again, objected
 from harken.search.candidates import Candidates, Gate, RareWords, pass_strictly
 from harken.search.newest import corrects
 from harken.search.places import Placed, best_of, place_exchanges, rank_conversations
@@ -32,6 +33,7 @@ from harken.storage.past import (
 )
 from harken.storage.ports import RowScope, Transaction
 from harken.storage.projects import ProjectScope
+from harken.storage.records.marks import having_any
 from harken.text.shown import short_key
 
 # How many of each list are fused: of all conversations, and of those that come back, so many for each exchange.
@@ -145,6 +147,7 @@ class PastRecall:
     Attributes:
         failure: a sentence on what could not be searched; empty where all could.
         error_class: what broke the whole search, if anything did.
+        asked: the same question, asked in other conversations.
     """
 
     conversations: tuple[PastConversation, ...] = ()
@@ -152,11 +155,12 @@ class PastRecall:
     notes: tuple[str, ...] = ()
     failure: str = ""
     error_class: str = ""
+    asked: AskedBefore | None = None
 
     def view(self) -> dict[str, Any]:
         """The recall as JSON."""
-        talks = [each.view() for each in self.conversations]
-        return {"query": self.query, "conversations": talks, "notes": list(self.notes)}
+        talks, asked = [each.view() for each in self.conversations], self.asked.view() if self.asked else None
+        return {"query": self.query, "conversations": talks, "notes": list(self.notes), "asked_before": asked}
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +245,7 @@ class _PastSearch:
     Attributes:
         asked: the query's vector; None where words alone must do.
         rare: the query's rare words; read when something depends on them.
+        askers: what persons have said and may ask the same, with how near it is.
     """
 
     session: SearchSession
@@ -251,6 +256,7 @@ class _PastSearch:
     failure: str = ""
     asked: QueryVector | None = None
     rare: RareWords | None = None
+    askers: dict[int, float | None] = field(default_factory=dict)
 
     def run(self, conversation_uid: str | None) -> PastRecall:
         session, config = self.session, self.config
@@ -266,7 +272,13 @@ class _PastSearch:
         if session.projects.prefers and len(shown) < config.conversation_limit:
             left = config.model_copy(update={"conversation_limit": config.conversation_limit - len(shown)})
             shown += self._found(wanted, left, session.projects.others)
-        return PastRecall(shown, self.query.text, tuple(self.notes), self.failure)
+        before = None
+        if self.askers:
+            with session.view.reading() as tx:
+                before = asked_before(tx, self.query.text, self.askers)
+            if before is not None and session.projects.is_other(before.project):
+                before = replace(before, other_project=short_key(before.project))
+        return PastRecall(shown, self.query.text, tuple(self.notes), self.failure, asked=before)
 
     def _found(self, wanted: RowScope, config: RagConfig, others: Collection[int] = ()) -> tuple[PastConversation, ...]:
         """The conversations of a scope that come back, best first; only of `others`, projects, if there are any."""
@@ -288,6 +300,9 @@ class _PastSearch:
         gate = Gate.of(self.asked, config.min_similarity, session.config)
         with session.view.reading() as tx:
             self._rank(tx, everywhere)
+            if may_be_asked_again(self.query):
+                near, threshold = everywhere.similarity, self.asked.space.threshold if self.asked else None
+                self.askers |= askers_among(everywhere.facts, near, everywhere.keyword, threshold)
             ranked = rank_conversations(everywhere)
             of_others = {each.conversation_id for each in everywhere.facts.values() if each.project_id in others}
             shortlist = tuple(row for row in ranked if not others or row in of_others)
@@ -394,11 +409,14 @@ class _PastSearch:
         others: Collection[int],
     ) -> set[int]:
         """Entries of some conversations that may come back; a word is rare among the entries of the scope."""
+        wrong = objected(tx, self.query, found.facts, self.session.view.nearest, self.asked)
+        if self.config.without_tags:
+            wrong |= having_any(tx, found.facts, self.config.without_tags)
         if others:
-            return pass_strictly(tx, found, gate, others)
+            return pass_strictly(tx, found, gate, others) - wrong
         passing = set()
         for entry_id, each in found.facts.items():
-            if each.conversation_id not in conversations:
+            if each.conversation_id not in conversations or entry_id in wrong:
                 continue
             similarity, is_untrusted = found.similarity.get(entry_id), each.trust.is_untrusted
             admitted = gate.admits(similarity, is_untrusted, entry_id in found.keyword)

@@ -8,6 +8,7 @@ from functools import partial
 
 from harken.config.sections import AutoRagConfig
 from harken.model.conversations import Entry, Hit, Reason, SearchScope
+from harken.search.asked import objected
 from harken.search.candidates import Candidates, Gate, RareWords
 from harken.search.newest import MARK, is_said_before, newest_first
 from harken.search.query import Query, asks_nothing, names_question, parse_query
@@ -180,6 +181,7 @@ class _SegmentSearch:
                 found.foresee_last(tx, seen, 2 * most)
             found.read_facts(tx, [*found.similarity, *found.keyword])
             found.fuse()
+            seen = seen | objected(tx, self.query, found.facts, self.session.view.nearest, self.asked)
             passing = self._passing(found, seen, most)
             facts = {entry_id: found.facts[entry_id] for entry_id in passing}
         if not self.failures:

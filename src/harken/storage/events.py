@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -78,7 +77,6 @@ from harken.storage.tables import (
 from harken.text.traits import Studied
 
 _AT_ONCE = 1000
-_WORD = re.compile(r"\w+")
 
 
 def known_conversations(tx: Transaction) -> list[str]:
@@ -201,14 +199,18 @@ class Ingest:
             raise_trust(self._tx, raised)
         if not checked and fresh:
             weigh_anew_in(self._tx, {event.conversation_uid for event in fresh})
-        for kind, run in groupby(wanted, key=type):
+        self._say(wanted)
+        return len(fresh)
+
+    def _say(self, events: Iterable[Event]) -> None:
+        """What is said of records: that they are forgotten, what they are called, how they are judged."""
+        for kind, run in groupby(events, key=type):
             if kind is Rated:
                 apply_ratings(self._tx, cast(list[Rated], list(run)))
             elif kind is Tombstone:
                 forget_rows(self._tx, cast(list[Grave], list(run)))
             else:
                 self._change(run)
-        return len(fresh)
 
     def _change(self, events: Iterable[Event]) -> None:
         for event in events:
@@ -425,7 +427,7 @@ def _forget_messages(tx: Transaction, conversation_uid: str, uids: Sequence[str]
     _delete_messages(tx, named)
     if said:
         _date(tx, conversation_uid, max(row.created_at for row in said))
-        _untitle(tx, conversation_uid, [row.text for row in said])
+        untitle(tx, conversation_uid, [row.text for row in said])
 
 
 _tombstone_row = writer(Tombstone, tombstones)
@@ -491,26 +493,6 @@ def _date(tx: Transaction, conversation_uid: str, moment: datetime) -> None:
     if row is not None:
         newest = max(row.created_at, row.newest or row.created_at)
         tx.update(conversations, conversations.c.id == row.id, updated_at=newest)
-
-
-def _untitle(tx: Transaction, conversation_uid: str, forgotten: Sequence[str]) -> None:
-    """Take away titles that are made of one forgotten text's words, and any where nothing is left of the talk."""
-    mine = conversations.c.uid == conversation_uid
-    row_id = tx.connection.scalar(tx.select(conversations.c.id).where(mine))
-    said = own_label(tx, conversation_uid)
-    given = said.label.title if said.label else ""
-    if row_id is None or not (said.title or given):
-        return
-    left = tx.select(messages.c.id).where(messages.c.conversation_id == row_id).limit(1)
-    is_empty = tx.connection.scalar(left) is None
-    texts = list(map(str.casefold, forgotten))
-
-    def goes(title: str) -> bool:
-        words = _WORD.findall(title.casefold())
-        return bool(title) and (is_empty or any(all(word in text for word in words) for text in texts))
-
-    if goes(said.title) or goes(given):
-        untitle(tx, conversation_uid, own=goes(said.title), given=goes(given))
 
 
 def _delete_messages(tx: Transaction, condition: ColumnElement[bool]) -> None:

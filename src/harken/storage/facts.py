@@ -24,6 +24,7 @@ class EntryFacts(NamedTuple):
         conversation_id: the row of the conversation that it is of, if any; likewise the exchange's.
         traits: of its text, as `harken.text.traits` packs them.
         project_id: the row of its project, if any.
+        rated: what verdicts on it multiply its score by.
     """
 
     author: str | None
@@ -37,6 +38,7 @@ class EntryFacts(NamedTuple):
     ref_uid: str = ""
     traits: int = 0
     project_id: int | None = None
+    rated: float = 1.0
 
     @property
     def created_at(self) -> datetime:
@@ -54,7 +56,7 @@ def entry_facts(tx: Transaction, entry_ids: Sequence[int]) -> dict[int, EntryFac
 def _facts(dialect: Dialect) -> Select[Any]:
     columns = (entries.c.author, entries.c.role, MOMENT, entries.c.weight, entries.c.trust, entries.c.source)
     places = (entries.c.conversation_id, entries.c.exchange_id, entries.c.ref_uid)
-    more = entries.c.traits, entries.c.project_id
+    more = entries.c.traits, entries.c.project_id, entries.c.rated
     return select(entries.c.id, *columns, *places, *more).where(OF_TENANT, dialect.among(entries.c.id))
 
 

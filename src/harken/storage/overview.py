@@ -18,6 +18,7 @@ from harken.storage.enrichment.summaries import CONVERSATION
 from harken.storage.ports import Dialect, Transaction, rows_among, rows_by
 from harken.storage.positions import STEP
 from harken.storage.projects import project_row
+from harken.storage.records.marks import tagged, tags_of
 from harken.storage.state import recalls_by_month
 from harken.storage.tables import (
     conversations,
@@ -49,6 +50,8 @@ def list_conversations(tx: Transaction, asked: ConversationFilter) -> tuple[list
         wanted.append(conversations.c.project_id == project_row(tx, asked.project))
     if asked.channel is not None:
         wanted.append(conversations.c.channel == _known_channel(tx, asked.channel))
+    if asked.tags:
+        wanted.append(tx.dialect.one_of(conversations.c.id, tagged(tx, asked.tags)))
     wanted += [] if asked.since is None else [conversations.c.updated_at >= asked.since]
     wanted += [] if asked.until is None else [conversations.c.updated_at < asked.until]
     newest = (
@@ -68,6 +71,7 @@ def list_conversations(tx: Transaction, asked: ConversationFilter) -> tuple[list
             replace(read_conversation(row, project=project_in(row)), title=titles[row.uid]),
             short_id(tx, row.uid),
             *held.get(row.id, (0, 0)),
+            tags_of(row.label),
         )
         for row in rows
     ]

@@ -172,7 +172,7 @@ _NEWEST: Select[Any] = (
 
 
 class Newest(NamedTuple):
-    """The newest segment, exchange and message of a conversation, in one row; moments in microseconds, its label as JSON."""
+    """The newest segment, exchange and message of a conversation, in one row; moments in microseconds."""
 
     conversation_id: int
     title: str

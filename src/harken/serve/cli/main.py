@@ -81,6 +81,10 @@ _COMMANDS = {
     "operations.rules": {
         "rules": "List the rules and preferences that you have stated, newest first; confirm one, drop one."
     },
+    "operations.labels": {
+        "conversations": "Correct what a conversation is called and belongs to; see what they are about.",
+        "tag": "List all tags; give some to a conversation or a memory, take some from it.",
+    },
     "cli.past": {"rag": "Past conversations that come back by themselves: show and change how."},
     "operations.searching": {
         "search": "Find what was said or saved, by word and by meaning; code, commits and documents with --source.",
@@ -107,6 +111,8 @@ SECTIONS = {
             "chat",
             "memory",
             "rules",
+            "tag",
+            "conversations",
             "forget",
             "status",
             "stats",

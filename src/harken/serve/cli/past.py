@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 import click
 
 from harken.errors import UsageError
+from harken.serve.cli.commands import command_of
 from harken.serve.cli.reporting import by_kind
 from harken.serve.cli.session import CommandSession, json_option, with_json
+from harken.serve.operations.feedback import OPERATIONS as JUDGING
 from harken.serve.operations.operation import view_of
 from harken.text.shown import ago, counted, one_line
 
@@ -199,3 +201,8 @@ def _shown(value: SettingValue) -> str:
     if isinstance(value.value, bool):
         return str(value.value).lower()
     return f"{value.value:.2f}" if isinstance(value.value, float) else str(value.value)
+
+
+for _operation in JUDGING:
+    if _operation.show is not None:
+        rag.add_command(command_of(_operation))

@@ -54,7 +54,17 @@ _ALL = "all"
 # What says how a text was found, or is in what stands around it, or one call away; and the longest of the rest.
 _LEFT_OUT = {
     *("score", "similarity", "keyword_rank", "vector_rank", "fused", "reasons", "part", "distance", "distance_limit"),
-    *("conversation_id", "exchange_id", "call_id", "trust", "updated_at", "accessed_at", "supersedes", "members"),
+    *(
+        "conversation_id",
+        "exchange_id",
+        "call_id",
+        "trust",
+        "updated_at",
+        "accessed_at",
+        "suggested_review",
+        "supersedes",
+        "members",
+    ),
 }
 _TITLE_CHARS = 80
 _MOST_CHARS = {"title": 36, "author": 16, "tool_name": 20, "project": 24}

@@ -43,6 +43,11 @@ class ListArguments:
         str | None, Argument("Only where something was said since: yesterday, '2 weeks ago', 2026-05-08.", most=100)
     ] = None
     until: Annotated[str | None, Argument("Only where nothing was said after this day.", most=100)] = None
+    tags: Annotated[
+        tuple[str, ...],
+        Argument("Only with all of these tags.", most=20),
+        Spelling("--tag", help="Only with this tag; with several, all of them."),
+    ] = ()
     subagents: Annotated[bool, Argument("Those of subagents as well.")] = False
     by: Annotated[str, Argument("How they are grouped.", choices=(_DAY, _PROJECT, _AGENT), is_shared=False)] = _DAY
     limit: Annotated[int, Argument("How many at most.", 1, 200), Spelling(limits=(1, 100_000))] = 30
@@ -82,6 +87,7 @@ def _list(harken: Harken, wanted: ListArguments, caller: Caller) -> Listing:
             since=parse_since(wanted.since, now) if wanted.since else None,
             until=parse_until(wanted.until, now) if wanted.until else None,
             with_subagents=wanted.subagents,
+            tags=wanted.tags,
             limit=wanted.limit,
             offset=offset,
         )
@@ -115,6 +121,7 @@ def _show_list(printer: Printer, found: Listing) -> None:
             when = f"{said:%H:%M}" if found.by == _DAY else f"{said:%Y-%m-%d %H:%M}"
             printer.say(f"{next(numbers):>4}  ", (f"{when}  ", "green"), (head.title or "untitled", "bold"))
             where = [name for name in (head.channel, head.project and head.project.name) if name]
+            where += [f"#{tag}" for tag in each.tags]
             facts = " · ".join([*where, _size(each.messages, each.chars), readable_age(head.updated_at), each.short_id])
             printer.say((f"      {facts}", "dim"))
         printer.say()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typing_extensions import TypedDict
@@ -23,13 +24,16 @@ from harken.serve.operations.operation import (
     Project,
     view_of,
 )
+from harken.text.dates import parse_since
 from harken.text.shown import counted, one_line, readable_age
 
 if TYPE_CHECKING:
     from harken.engine import Harken
-    from harken.sources.memories.memories import FoundMemory, Memory, SavedMemory
+    from harken.sources.memories.memories import FoundMemory, SavedMemory
+    from harken.sources.memories.memory import Memory
 
 _EXCERPT_CHARS = 160
+_MOST_DAY_DIGITS = 5
 _KINDS = ("memory", "message", "conversation", "experience", "value")
 _MOST_MATCHES = 10
 _NOT_YET = "Nothing was forgotten yet: call again, confirm=true."
@@ -69,6 +73,9 @@ def _show_saved(session: Printer, found: SavedMemory) -> None:
     did = "is the same as" if found.outcome == "merged" else "stands in place of"
     for one in found.alike:
         session.say(f"  {did} {one.uid}: {one.why} ({one.similarity:.2f})")
+    if found.outcome == "added" and found.memory.suggested_review and not found.memory.review_by:
+        day = f"{found.memory.suggested_review.astimezone():%Y-%m-%d}"
+        session.note(f"What is a {found.memory.category} may change. To be asked by {day}: harken memory review ID")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +88,12 @@ class MemoriesArguments:
     superseded: Annotated[bool, Argument("Those that others stand in place of.", is_shared=False)] = False
     limit: Annotated[int, Argument("How many at most, newest first.", 1, 100), replace(AT_MOST, default=50)] = 20
     offset: Annotated[int, Argument(OFFSET, 0, 1_000_000), Spelling(help="Pass over so many.")] = 0
+
+
+class DueAnswer(TypedDict):
+    """Memories that are to be looked at again, the longest due first."""
+
+    memories: list[MemoryView]
 
 
 class MemoriesAnswer(TypedDict):
@@ -245,6 +258,54 @@ class ForgetMemoriesArguments:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryReviewArguments(IdArguments):
+    """When to look at a memory again."""
+
+    by: Annotated[
+        str | None, Argument("A day, or so many days from now: 2027-01-31, 90; left out, what its category suggests.")
+    ] = None
+    never: Annotated[bool, Argument("Do not ask for it any more.")] = False
+
+
+def _review(harken: Harken, wanted: MemoryReviewArguments, _caller: Caller) -> Memory:
+    if wanted.never:
+        return harken.memories.review(wanted.id, None)
+    now = datetime.now(UTC)
+    if wanted.by is None:
+        found = harken.memories.get(wanted.id)
+        if found.suggested_review is None:
+            raise UsageError(f"A memory of {found.category} suggests no day. Give one: --by 2027-01-31")
+        return harken.memories.review(found.uid, found.suggested_review)
+    is_days = wanted.by.isdecimal() and len(wanted.by) <= _MOST_DAY_DIGITS
+    by = now + timedelta(days=int(wanted.by)) if is_days else parse_since(wanted.by, now)
+    return harken.memories.review(wanted.id, by)
+
+
+def _show_review(printer: Printer, found: Memory) -> None:
+    show_memory(printer, found)
+    when = "never" if found.review_by is None else f"{found.review_by.astimezone():%Y-%m-%d}"
+    printer.say(f"  to be looked at again: {when}; last known to hold {readable_age(found.held_at)}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DueArguments:
+    """Which memories are due."""
+
+    within: Annotated[int, Argument("Also those that are due within so many days.", 0, 10_000)] = 0
+
+
+def _due(harken: Harken, wanted: DueArguments, _caller: Caller) -> Sequence[Memory]:
+    return harken.memories.due(datetime.now(UTC) + timedelta(days=wanted.within))
+
+
+def _show_due(printer: Printer, found: Sequence[Memory]) -> None:
+    for one in found:
+        _show_review(printer, one)
+    if not found:
+        printer.say("Nothing is due. Say when to look at a memory again: harken memory review ID --by 90")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MergeArguments:
     """Which memories to merge."""
 
@@ -329,6 +390,40 @@ OPERATIONS = (
         effect=Effect.DESTROYS,
         show=lambda printer, gone: printer.say(f"Forgot {counted(len(gone), 'memory', 'memories')}."),
         shell_view=lambda gone: {"forgotten": list(gone)},
+    ),
+    Operation(
+        "memory_confirm",
+        "Say that a memory still holds, as the user has just said.",
+        IdArguments,
+        lambda harken, wanted, _caller: harken.memories.confirm(wanted.id),
+        "Confirm a memory",
+        MemoryView,
+        effect=Effect.CHANGES,
+        help="Say that a memory still holds; where it is to be looked at again, that is put off.",
+        show=_show_review,
+    ),
+    Operation(
+        "memory_review",
+        "Say when a memory is to be looked at again: until then it counts as it is.",
+        MemoryReviewArguments,
+        _review,
+        "Set a day of review",
+        MemoryView,
+        effect=Effect.CHANGES,
+        is_idempotent=True,
+        help="Say when a memory is to be looked at again; without a day, as its category suggests.",
+        show=_show_review,
+    ),
+    Operation(
+        "memory_due",
+        "List the memories that are to be looked at again: their user should say whether they still hold.",
+        DueArguments,
+        _due,
+        "List memories to review",
+        DueAnswer,
+        lambda found, _wanted: DueAnswer(memories=view_of(found)),
+        help="List the memories that are to be looked at again, the longest due first.",
+        show=_show_due,
     ),
     Operation(
         "memory merge",

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from harken.model.conversations import Hit, Trust
     from harken.model.experiences import Experience
     from harken.model.lookups import SearchResult, Surroundings
-    from harken.sources.memories.memories import Memory
+    from harken.sources.memories.memory import Memory
 
 _EXCERPT_CHARS = 280
 _MOST_HITS = 1000
@@ -101,6 +101,11 @@ class SearchArguments:
         Argument("Only what these said.", most=3, choices=("user", "assistant", "tool")),
         Spelling("--role", help="Only what this role said."),
     ] = ()
+    tags: Annotated[
+        tuple[str, ...],
+        Argument("Only what has all of these tags.", most=20, is_rare=True),
+        Spelling("--tag", help="Only conversations and memories with this tag; with several, all of them."),
+    ] = ()
     since: Annotated[
         str | None, Argument("Not before this: 2026-05-08, yesterday, '2 weeks ago', 'May 2023'.", most=100)
     ] = None
@@ -153,6 +158,7 @@ def _search(harken: Harken, wanted: SearchArguments, caller: Caller) -> Search:
         project=caller.project(wanted.project),
         conversation=wanted.conversation,
         roles=wanted.roles,
+        facets=tuple(f"tag:{tag}" for tag in wanted.tags),
         since=parse_since(wanted.since, now) if wanted.since else None,
         until=parse_until(wanted.until, now) if wanted.until else None,
         without_untrusted=not wanted.include_untrusted,
@@ -301,7 +307,7 @@ def _page_of(found: Surroundings, wanted: ShowArguments) -> Surroundings:
 
 def _show_answer(found: Surroundings | Outline | Memory | Experience, wanted: ShowArguments) -> ShowAnswer:
     from harken.model.experiences import Experience
-    from harken.sources.memories.memories import Memory
+    from harken.sources.memories.memory import Memory
 
     base = ShowAnswer(conversation=None, before=0, messages=[], after=0, next_offset=None, memory=None, experience=None)
     if isinstance(found, Memory):
@@ -321,7 +327,7 @@ def _show_found(session: Printer, found: Surroundings | Outline | Memory | Exper
     from harken.model.experiences import Experience
     from harken.serve.operations.experiences import show_experience
     from harken.serve.operations.saved import show_memory
-    from harken.sources.memories.memories import Memory
+    from harken.sources.memories.memory import Memory
 
     if isinstance(found, Outline):
         show_outline(session, found)

@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from harken.errors import StoreReadOnlyError, UsageError
 from harken.model.arguments import CATEGORIES, MAX_CONTENT_CHARS, MAX_TAGS
-from harken.model.conversations import ContextItem, Hit, NewEntry, ProjectIdentity, SavedRecord, SearchScope, Trust
+from harken.model.conversations import ContextItem, Hit, NewEntry, ProjectIdentity, SearchScope, Trust
 from harken.model.lookups import SearchResult
-from harken.model.views import MemoryView, format_moment, parse_moment, view_of
+from harken.model.views import format_moment
 from harken.record.labels import checked_tags
 from harken.record.project import identify_project
 from harken.record.recorder import Recorder
 from harken.sources.memories.duplicates import SAME, Alike, MeaningComparison, find_alike
+from harken.sources.memories.memory import REVIEW_DAYS, Memory, kept_memory, memory_of
 from harken.sources.source import relevance_of
 from harken.storage.ports import Store, Transaction
 from harken.storage.projects import ensure_project, known_project, project_row
 from harken.storage.records.rows import (
     KEPT,
     accessed_times,
+    due_memories,
     find_kept,
     kept_uid,
     list_memories,
@@ -37,78 +40,6 @@ DEFAULT_IMPORTANCE = 0.5
 _MOST_FOUND, _MOST_LISTED = 100, 1000
 # Who asks for important ones only gets them from among so many times as many.
 _OVER_FETCH = 5
-
-
-@dataclass(frozen=True, slots=True)
-class Memory:
-    """Something that was saved on purpose.
-
-    Attributes:
-        importance: 0 to 1; 0.5 is neutral.
-        accessed_at: when it was last shown or searched out on this machine.
-        supersedes: ids of the memories that it stands in place of.
-        superseded_by: the id of the one that stands in its place.
-    """
-
-    uid: str
-    content: str
-    category: str
-    importance: float
-    tags: tuple[str, ...]
-    created_at: datetime
-    updated_at: datetime
-    project: ProjectIdentity | None = None
-    trust: Trust = Trust.OWNER
-    supersedes: tuple[str, ...] = ()
-    superseded_by: str | None = None
-    accessed_at: datetime | None = None
-
-    def view(self) -> MemoryView:
-        """The memory as JSON."""
-        return view_of(
-            MemoryView,
-            self,
-            project=self.project.key if self.project else None,
-            untrusted=self.trust.is_untrusted,
-            created_at=format_moment(self.created_at),
-            updated_at=format_moment(self.updated_at),
-            accessed_at=None if self.accessed_at is None else format_moment(self.accessed_at),
-        )
-
-
-def memory_of(kept: SavedRecord, accessed_at: datetime | None = None) -> Memory:
-    """The memory that a kept record is; one with fields."""
-    fields = kept.fields or {}
-    return Memory(
-        uid=kept.uid,
-        content=fields["content"],
-        category=fields["category"],
-        importance=float(fields["importance"]),
-        tags=tuple(fields["tags"]),
-        created_at=parse_moment(fields["created_at"]),
-        updated_at=kept.at,
-        project=kept.project,
-        trust=Trust(fields["trust"]),
-        supersedes=tuple(fields["supersedes"]),
-        superseded_by=fields.get("superseded_by"),
-        accessed_at=accessed_at,
-    )
-
-
-def kept_memory(memory: Memory) -> SavedRecord:
-    """The record under which a memory is kept."""
-    fields = {
-        "content": memory.content,
-        "category": memory.category,
-        "importance": memory.importance,
-        "tags": list(memory.tags),
-        "supersedes": list(memory.supersedes),
-        "superseded_by": memory.superseded_by,
-        "trust": memory.trust.value,
-        "created_at": format_moment(memory.created_at),
-    }
-    present = {name: value for name, value in fields.items() if value is not None}
-    return SavedRecord(SOURCE, memory.uid, memory.updated_at, present, memory.project)
 
 
 class MemorySource:
@@ -349,6 +280,40 @@ class Memories:
         with self.recorder.saving(SOURCE) as records:
             [present] = _read(records.tx, [kept_uid(records.tx, SOURCE, uid)])
             return memory_of(records.save(kept_memory(replace(present, **changes))))
+
+    def review(self, uid: str, by: datetime | None = None, *, confirmed: bool = False) -> Memory:
+        """Say when a memory is to be looked at again, None for never; and, if so, that it still holds.
+
+        Raises:
+            NotFoundError: the id names none, or several.
+        """
+        with self.recorder.saving(SOURCE) as records:
+            [present] = _read(records.tx, [kept_uid(records.tx, SOURCE, uid)])
+            now = self.recorder.now()
+            written = replace(present, review_by=by, confirmed_at=now if confirmed else present.confirmed_at)
+            return memory_of(records.save(kept_memory(written)))
+
+    def confirm(self, uid: str) -> Memory:
+        """Say that a memory still holds; where it is to be looked at again, that is as long from now as its kind asks.
+
+        Raises:
+            NotFoundError: the id names none, or several.
+        """
+        present = self.get(uid)
+        days = REVIEW_DAYS[present.category] or 0
+        later = self.recorder.now() + timedelta(days=days) if present.review_by and days else None
+        return self.review(present.uid, later, confirmed=True)
+
+    def due(self, at: datetime | None = None) -> Sequence[Memory]:
+        """The memories that are to be looked at again by a moment, now unless it is given; the longest due first."""
+        with self.store.reading() as tx:
+            return _read(tx, [uid for uid, _ in due_memories(tx, at or self.recorder.now())])
+
+    def used_tags(self) -> Mapping[str, int]:
+        """How many memories that stand have each tag."""
+        with self.store.reading() as tx:
+            listed = list_memories(tx, None, None, superseded=False)
+        return Counter(tag for _, tags in listed for tag in tags)
 
     def forget(self, uids: Sequence[str]) -> Sequence[str]:
         """Forget memories for good, with those that they superseded, which have nearly the same words.

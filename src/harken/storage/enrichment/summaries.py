@@ -23,6 +23,7 @@ from harken.storage.enrichment.consent import (
 from harken.storage.enrichment.jobs import claim, drop_work, is_free, is_given_up
 from harken.storage.entries import BLANK_ENTRY, add_entries, remove_entries
 from harken.storage.ports import Transaction, batches, rows_by, rows_in
+from harken.storage.records.marks import facets_of, ratings_of, tags_of, weigh_anew
 from harken.storage.state import RowCounts
 from harken.storage.tables import (
     conversations,
@@ -276,7 +277,7 @@ def put_summaries(tx: Transaction, made: Sequence[tuple[StoredSummary, str]]) ->
         tx.insert(summaries, ({**_row(found), "conversation_uid": conversation_uid} for found, conversation_uid in new))
         places = _places(tx, new[0][0].kind, [found.item_uid for found, _ in new])
         told = [(found, places[found.item_uid]) for found, _ in new if found.text and found.item_uid in places]
-        add_entries(tx, [row for found, place in told for row in _entry_rows(found, place)], frozenset())
+        _add_entries(tx, told)
 
 
 def put_summary(tx: Transaction, found: StoredSummary, conversation_uid: str) -> None:
@@ -476,7 +477,15 @@ def _add_entry(tx: Transaction, found: StoredSummary) -> None:
     """Have search see a summary, unless it is empty or what it summarizes is gone."""
     if found.text and found.kind in (*_ITEMS, TOOLS):
         places = _places(tx, found.kind, [found.item_uid])
-        add_entries(tx, [row for place in places.values() for row in _entry_rows(found, place)], frozenset())
+        _add_entries(tx, [(found, place) for place in places.values()])
+
+
+def _add_entries(tx: Transaction, told: Sequence[tuple[StoredSummary, Row[Any]]]) -> None:
+    """Have search see summaries, each with the tags of its conversation and as much weight as was said of it."""
+    made = [(row, place) for found, place in told for row in _entry_rows(found, place)]
+    facets = [facets_of(tags_of(place.label)) for _, place in made]
+    add_entries(tx, [row for row, _ in made], frozenset(), facets if any(facets) else ())
+    weigh_anew(tx, ratings_of(tx, [found.item_uid for found, _ in told]))
 
 
 def _entry_rows(found: StoredSummary, place: Row[Any]) -> list[dict[str, Any]]:
@@ -497,7 +506,8 @@ def _entry_rows(found: StoredSummary, place: Row[Any]) -> list[dict[str, Any]]:
 
 def _places(tx: Transaction, kind: str, item_uids: Sequence[str]) -> dict[str, Row[Any]]:
     """The places of the entries of summaries, by what is summarized; what is gone is left out."""
-    head: tuple[ColumnElement[Any], ...] = (conversations.c.id.label("conversation_id"), conversations.c.project_id)
+    of_it = (conversations.c.id.label("conversation_id"), conversations.c.project_id, conversations.c.label)
+    head: tuple[ColumnElement[Any], ...] = of_it
     item = _ITEMS.get(kind, exchanges)
     if kind in (EXCHANGE, TOOLS):
         statement = tx.select(

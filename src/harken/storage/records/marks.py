@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -14,9 +15,20 @@ from harken.model.views import format_moment, parse_moment
 from harken.storage.conversations import find_known
 from harken.storage.ports import Transaction, batches, rows_by, rows_in
 from harken.storage.projects import ensure_project, project_identity
-from harken.storage.tables import conversations, entries, entry_facets, exchanges, ratings, reader, refers, writer
+from harken.storage.tables import (
+    conversations,
+    entries,
+    entry_facets,
+    exchanges,
+    messages,
+    ratings,
+    reader,
+    refers,
+    writer,
+)
 
 TAG = "tag:"
+_WORD = re.compile(r"\w+")
 _LEAST, _MOST = 0.8, 1.2
 _rating_row, _rated = writer(Rated, ratings, "verdict"), reader(Rated, verdict=Verdict)
 
@@ -174,14 +186,26 @@ def retitle(tx: Transaction, uid: str, title: str) -> None:
         tx.update(conversations, conversations.c.uid == uid, title=title)
 
 
-def untitle(tx: Transaction, uid: str, own: bool, given: bool) -> None:
-    """Take away a conversation's own title, or the one that its owner has given it."""
-    before = own_label(tx, uid)
-    if before.label is None:
-        retitle(tx, uid, "" if own else before.title)
-    else:
-        label = replace(before.label, title="") if given else before.label
-        _put_label(tx, label, "" if own else before.title, before.project_id)
+def untitle(tx: Transaction, uid: str, forgotten: Sequence[str]) -> None:
+    """Take away titles that are made of one forgotten text's words, and any where nothing is left of the talk."""
+    row_id = tx.connection.scalar(tx.select(conversations.c.id).where(conversations.c.uid == uid))
+    said = own_label(tx, uid)
+    given = said.label.title if said.label else ""
+    if row_id is None or not (said.title or given):
+        return
+    left = tx.select(messages.c.id).where(messages.c.conversation_id == row_id).limit(1)
+    is_empty = tx.connection.scalar(left) is None
+    texts = list(map(str.casefold, forgotten))
+
+    def goes(title: str) -> bool:
+        words = _WORD.findall(title.casefold())
+        return bool(title) and (is_empty or any(all(word in text for word in words) for text in texts))
+
+    own = "" if goes(said.title) else said.title
+    if said.label is not None and goes(given):
+        _put_label(tx, replace(said.label, title=""), own, said.project_id)
+    elif own != said.title:
+        retitle(tx, uid, own)
 
 
 def tags_of(label: Mapping[str, Any] | None) -> tuple[str, ...]:
@@ -203,12 +227,17 @@ def used_tags(tx: Transaction) -> dict[str, int]:
     return found
 
 
-def tagged(tx: Transaction, tags: Collection[str]) -> set[int]:
-    """Rows of conversations that have any of the tags."""
-    rows = tx.connection.execute(
-        tx.select(conversations.c.id, conversations.c.label).where(conversations.c.label.is_not(None))
-    )
-    return {row.id for row in rows if not set(tags).isdisjoint(tags_of(row.label))} if tags else set()
+def tagged(tx: Transaction, tags: Collection[str]) -> list[int]:
+    """Rows of conversations that have all of the tags."""
+    labelled = tx.select(conversations.c.id, conversations.c.label).where(conversations.c.label.is_not(None))
+    return [row.id for row in tx.connection.execute(labelled) if set(tags) <= set(tags_of(row.label))]
+
+
+def having_any(tx: Transaction, entry_ids: Collection[int], tags: Iterable[str]) -> set[int]:
+    """Those of the entries that have any of the tags."""
+    wanted = set(facets_of(tags))
+    rows = rows_by(tx, entry_facets.c.entry_id, sorted(entry_ids), entry_facets.c.entry_id, entry_facets.c.facet)
+    return {row.entry_id for row in rows if row.facet in wanted}
 
 
 def _put_label(tx: Transaction, label: Labelled, title: str, project_id: int | None) -> None:
@@ -218,7 +247,12 @@ def _put_label(tx: Transaction, label: Labelled, title: str, project_id: int | N
     if row is None:
         return
     project = None if label.project is None else asdict(label.project)
-    said = {"at": format_moment(label.at), "title": label.title, "tags": list(label.tags), "project": project}
+    said: dict[str, Any] = {
+        "at": format_moment(label.at),
+        "title": label.title,
+        "tags": list(label.tags),
+        "project": project,
+    }
     said |= {"own_title": title, "own_project_id": project_id}
     chosen = project_id if label.project is None else ensure_project(tx, label.project)
     tx.update(conversations, mine, label=said, title=label.title or title, project_id=chosen)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
 from itertools import starmap
 from typing import Any
 
-from sqlalchemy import BigInteger, Column, ColumnElement, Row, Table, and_, bindparam, select
+from sqlalchemy import BigInteger, Column, ColumnElement, Row, Table, and_, bindparam, func, select
 from sqlalchemy.types import Float, Integer
 
 from harken.errors import NotFoundError
@@ -22,6 +22,7 @@ from harken.storage.conversations import find_tombstones, project_in
 from harken.storage.entries import RecordHead, add_record_entries, drop_record_entries, remove_entries
 from harken.storage.ports import Transaction, batches, rows_by
 from harken.storage.projects import ensure_project, project_identity
+from harken.storage.records.marks import ratings_of, weigh_anew
 from harken.storage.tables import (
     Instant,
     Json,
@@ -148,9 +149,17 @@ def apply_kept(tx: Transaction, kept: SavedRecord) -> None:
         return
     else:
         tx.update(table, table.c.uid == kept.uid, **row)
+    seen = source.entries(kept)
+    if present is not None:
+        shared = ("project_id", "trust", "created_at")
+        before = source.entries(replace(kept, fields=source.fields(present)))
+        if before == seen and all(present._mapping[name] == row[name] for name in shared):
+            # Made anew they would wait for their vectors.
+            return
     drop_record_entries(tx, kept.source, [kept.uid])
     head = RecordHead(kept.source, kept.uid, row["created_at"], project_id, Trust(row["trust"]))
-    add_record_entries(tx, [(head, source.entries(kept))])
+    add_record_entries(tx, [(head, seen)])
+    weigh_anew(tx, ratings_of(tx, [kept.uid]))
 
 
 def forget_kept(tx: Transaction, kept: SavedRecord) -> None:
@@ -258,6 +267,16 @@ def list_memories(
     newest = (memories.c.created_at.desc(), memories.c.id.desc())
     rows = tx.connection.execute(tx.select(memories.c.uid, memories.c.tags).where(*conditions).order_by(*newest))
     return [(row.uid, row.tags) for row in rows]
+
+
+def due_memories(tx: Transaction, at: datetime, uids: Sequence[str] | None = None) -> list[tuple[str, datetime]]:
+    """(id, since when it was last known to hold) of memories that are due by a moment: of all, or of some."""
+    held = func.coalesce(memories.c.confirmed_at, memories.c.updated_at, type_=Instant())
+    due = tx.select(memories.c.uid, held.label("held")).where(
+        memories.c.review_by <= at, memories.c.superseded_by.is_(None)
+    )
+    due = due if uids is None else due.where(memories.c.uid.in_(uids))
+    return [(row.uid, row.held) for row in tx.connection.execute(due.order_by(memories.c.review_by, memories.c.id))]
 
 
 def accessed_times(tx: Transaction, uids: Sequence[str]) -> dict[str, datetime]:

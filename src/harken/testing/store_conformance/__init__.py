@@ -23,6 +23,7 @@ from harken.storage.ports import Store
 from harken.testing.store_conformance.embedded import VectorTests
 from harken.testing.store_conformance.full_text import FullTextTests
 from harken.testing.store_conformance.looking import LookingTests
+from harken.testing.store_conformance.marking import MarkTests
 from harken.testing.store_conformance.recording import RecordingTests
 from harken.testing.store_conformance.scoping import ScopeTests
 from harken.testing.store_conformance.summarizing import SummaryTests
@@ -41,6 +42,7 @@ class StoreConformance(
     WorkTests,
     SummaryTests,
     LookingTests,
+    MarkTests,
 ):
     """Every test of a store; a subclass whose name begins with `Test` runs them on its own."""
 

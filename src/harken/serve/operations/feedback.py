@@ -1,0 +1,149 @@
+"""Verdicts on what was recalled, and the list of what was."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+from typing_extensions import TypedDict
+
+from harken.model.arguments import Argument, Spelling
+from harken.model.marks import AGENT, OWNER, VERDICTS, Verdict
+from harken.model.views import RatingView, RecallView
+from harken.serve.operations.operation import (
+    WORD,
+    Caller,
+    Effect,
+    Operation,
+    Printer,
+    id_listed,
+    number_listed,
+    view_of,
+)
+from harken.text.shown import one_line
+
+if TYPE_CHECKING:
+    from harken.engine import Harken
+    from harken.record.feedback import Judged, RecalledLine
+
+_EXCERPT_CHARS = 120
+# Shorter numbers are places in a list.
+_SHORTEST_ID = 4
+_QUESTION = Argument("What it was wrong for, or useful; left out, the question it came back with last.", most=2000)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeArguments:
+    """One thing that was recalled, and the question that it was recalled for."""
+
+    id: Annotated[str, Argument("Its id, the beginning of it, or its number in the last list.", 1, 200), WORD]
+    question: Annotated[
+        str, _QUESTION, Spelling(help="The question, where it is not the one that it came back with.")
+    ] = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RateArguments(JudgeArguments):
+    """A verdict on something that was recalled."""
+
+    verdict: Annotated[str, Argument("How it was; none takes back what was said before.", choices=(*VERDICTS, "none"))]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecallsArguments:
+    """Which of what came back by itself."""
+
+    conversation: Annotated[str | None, Argument("Only in this conversation: its id.", most=200)] = None
+    limit: Annotated[int, Argument("How many at most, newest first.", 1, 200)] = 20
+    before: Annotated[
+        int | None, Argument("Only those before this number: the next_before of the answer before.", 1)
+    ] = None
+
+
+class RecallsAnswer(TypedDict):
+    """What came back by itself, newest first."""
+
+    recalls: list[RecallView]
+    next_before: int | None
+
+
+def _rate(harken: Harken, wanted: JudgeArguments, verdict: str, caller: Caller) -> Judged:
+    is_number = caller.is_owner and wanted.id.isdecimal() and len(wanted.id) < _SHORTEST_ID
+    uid = id_listed(harken, wanted.id) if is_number else wanted.id
+    return harken.feedback.rate(uid, Verdict(verdict), by=OWNER if caller.is_owner else AGENT, question=wanted.question)
+
+
+def _show_judged(printer: Printer, found: Judged) -> None:
+    printer.say(f"{found.kind} {found.uid}: {found.words or 'no verdict any more'}, counts {found.factor:.2f} times.")
+    if "wrong" in found.words:
+        about = f"to “{one_line(found.question, _EXCERPT_CHARS)}” and the like" if found.question else "to any question"
+        printer.say(f"It does not come back by itself {about}; search finds it.")
+
+
+def _recalls(harken: Harken, wanted: RecallsArguments, caller: Caller) -> Sequence[RecalledLine]:
+    found = harken.feedback.recalls(wanted.limit, wanted.before, wanted.conversation)
+    if caller.is_owner:
+        number_listed(harken, [each.given.ref_uid for each in found])
+    return found
+
+
+def _show_recalls(printer: Printer, found: Sequence[RecalledLine]) -> None:
+    for number, each in enumerate(found, 1):
+        printer.say(
+            (f"{number:>3}  ", "dim"),
+            (f"{each.given.at.astimezone():%Y-%m-%d %H:%M}  {each.kind}", "green"),
+            (f"  {each.given.ref_uid}", "dim"),
+            (f"  {each.words}" if each.words else "", "yellow"),
+        )
+        if each.question:
+            printer.say((f"     asked: {one_line(each.question, _EXCERPT_CHARS)}", "dim"))
+        printer.say(f"     {one_line(each.text, _EXCERPT_CHARS)}")
+    if not found:
+        printer.say("Nothing has come back by itself yet. Put memory into an agent: harken install")
+
+
+def _judging(words: str, verdict: str, help: str) -> Operation[JudgeArguments, Judged]:
+    return Operation(
+        words,
+        help,
+        JudgeArguments,
+        lambda harken, wanted, caller: _rate(harken, wanted, verdict, caller),
+        effect=Effect.CHANGES,
+        show=_show_judged,
+    )
+
+
+OPERATIONS = (
+    Operation(
+        "rate",
+        "Say of what memory brought back whether it was useful, useless or wrong. What is wrong does not come back by "
+        "itself to such a question.",
+        RateArguments,
+        lambda harken, wanted, caller: _rate(harken, wanted, wanted.verdict, caller),
+        "Judge what was recalled",
+        RatingView,
+        effect=Effect.CHANGES,
+    ),
+    Operation(
+        "recalls",
+        "List what came back by itself, newest first: when, in which conversation, at what question, how it was rated.",
+        RecallsArguments,
+        _recalls,
+        "List what was recalled",
+        RecallsAnswer,
+        lambda found, wanted: RecallsAnswer(
+            recalls=view_of(found),
+            next_before=found[-1].given.row if len(found) == wanted.limit else None,
+        ),
+        command="rag recalls",
+        help="List what came back by itself, newest first; `harken rag wrong 2` judges the second.",
+        show=_show_recalls,
+    ),
+    _judging("rag useful", "useful", "Say that ID, which came back, was useful: it counts a little more."),
+    _judging("rag useless", "useless", "Say that ID, which came back, was of no use: it counts a little less."),
+    _judging("rag wrong", "wrong", "Say that ID was wrong: it does not come back by itself to such a question."),
+    _judging("rag upvote", "useful", "The same as useful."),
+    _judging("rag downvote", "useless", "The same as useless."),
+    _judging("rag reset", "none", "Take back all that was said of ID."),
+)
