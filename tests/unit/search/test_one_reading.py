@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
 from harken.errors import StoreError
 from harken.search.session import SharedTransaction
 from harken.storage.sqlite.store import SqliteStore
 from harken.storage.state import get_setting, set_setting
+
+
+@pytest.fixture
+def store(tmp_path: Path, empty_database: Path) -> Iterator[SqliteStore]:
+    store = SqliteStore(Path(shutil.copy(empty_database, tmp_path / "harken.db")), tmp_path / "cache")
+    yield store
+    store.close()
 
 
 def put(store: SqliteStore, colour: str) -> None:
