@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Insert, Table, and_, bindparam, case, func, literal_column, select
+from sqlalchemy import Insert, Table, and_, bindparam, case, func, literal_column, null, select
 
 from harken.model.conversations import REDACTED, CoreFact
 from harken.storage.ports import Dialect, RowCount, Transaction, rows_by
@@ -203,7 +203,7 @@ def count_rows(tx: Transaction) -> RowCounts:
     kept = tx.dialect.kept_counts(tx.connection)
     found = _counted(tx) if kept is None else kept
     said, answered = (found.get((table.name, 0), 0) for table in _SAID)
-    pairs = {kind: tuple(found.get((name, is_stale), -1) for is_stale in (0, 1)) for kind, name in PAIRS.items()}
+    pairs = {kind: (found.get((name, 0), -1), found.get((name, 1), -1)) for kind, name in PAIRS.items()}
     summarized = None if any(-1 in numbers for numbers in pairs.values()) else pairs
     return RowCounts(said, answered, _by_space(found, entries), _by_space(found, vectors), summarized)
 
@@ -250,8 +250,8 @@ def _count_pairs(tx: Transaction) -> dict[RowCount, int]:
         found |= {(name, 0): 0, (name, 1): 0}
         item, source = (exchanges, joined(exchanges, conversations)) if kind == "exchange" else (conversations,) * 2
         of_item = and_(same(item.c.uid, summaries.c.item_uid), summaries.c.kind == kind)
-        ended = func.coalesce(exchanges.c.completed_at, conversations.c.updated_at)
-        ended = ended if kind == "exchange" else conversations.c.updated_at
+        completed = exchanges.c.completed_at if kind == "exchange" else null()
+        ended = func.coalesce(completed, conversations.c.updated_at)
         is_stale = case((summaries.c.covers < ended, 1), else_=0)
         rows = (
             tx.select(is_stale, func.count(), of=item).select_from(source.join(summaries, of_item)).group_by(is_stale)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Table, insert
+from sqlalchemy import Connection, Table, insert
 from sqlalchemy.engine import Dialect
 from sqlalchemy.sql.expression import ClauseElement
 
@@ -50,3 +50,16 @@ def insertion(table: Table, names: tuple[str, ...], dialect: Dialect, gives_id: 
     """Insert a row of these columns."""
     statement = insert(table)
     return compiled(statement.returning(table.c.id) if gives_id else statement, dialect, names)
+
+
+def bare(connection: Connection, statement: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> list[Any]:
+    """The rows of a statement, without what SQLAlchemy does for each execution, which takes longer than a short one."""
+    driver: Any = connection.connection.driver_connection
+    rows: list[Any] = driver.execute(statement, values).fetchall()
+    return rows
+
+
+def bare_each(connection: Connection, statement: str, values: Iterable[Sequence[Any] | Mapping[str, Any]]) -> None:
+    """Execute a statement with each of the values, likewise."""
+    driver: Any = connection.connection.driver_connection
+    driver.executemany(statement, values)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, func, select
 from sqlalchemy.exc import DBAPIError
@@ -17,6 +17,7 @@ from harken.model.conversations import UNTRUSTED
 from harken.storage.entries import scope_conditions
 from harken.storage.ports import Holding, RowScope, Scored, TextIndex
 from harken.storage.positions import TURNS_OUT_OF_TIME
+from harken.storage.statements import bare
 from harken.storage.tables import entries
 from harken.text.words import STOP_WORDS, spaced
 
@@ -69,19 +70,6 @@ _ALL_TIME = 2**62
 _WITH_FACET = "(SELECT entry_id FROM entry_facets WHERE facet = ?)"
 _LISTED_WITH_FACET = "SELECT group_concat(entry_id) FROM entry_facets WHERE facet = ?"
 _LISTED = "(SELECT value FROM json_each(?))"
-
-
-def bare(connection: Connection, statement: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> list[Any]:
-    """The rows of a statement, without what SQLAlchemy does for each execution, which takes longer than a short one."""
-    driver: Any = connection.connection.driver_connection
-    rows: list[Any] = driver.execute(statement, values).fetchall()
-    return rows
-
-
-def bare_each(connection: Connection, statement: str, values: Iterable[Sequence[Any] | Mapping[str, Any]]) -> None:
-    """Execute a statement with each of the values, likewise."""
-    driver: Any = connection.connection.driver_connection
-    driver.executemany(statement, values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +145,7 @@ class Fts5Index(TextIndex):
         phrases = list(filter(None, map(_phrase, terms)))
         others = self._listed_others(connection, scope)
         inside = self._inside(connection, scope)
-        wide = asked if others is inside is None else _asked(_widened(scope, others, inside))
+        wide = asked if others is None and inside is None else _asked(_widened(scope, others, inside))
         found = _by_lists(connection, phrases, scope, wide, limit, with_context, others, inside) if phrases else []
         if found is None:
             found = _match(connection, " OR ".join(phrases), _SEARCHED if with_context else _OWN, asked, limit)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection
 
 from harken.storage.ports import Scored
-from harken.storage.sqlite.fulltext import bare
+from harken.storage.statements import bare
 
 # As in FTS5's bm25, own words twice those of neighbours and k1; of the length less, which measured better (b 0.75).
 _OWN, _CONTEXT = 2.0, 1.0

@@ -47,7 +47,7 @@ from harken.storage.ports import AMONG, Right, RowCount, Transaction, Values
 from harken.storage.sqlite import counts, fulltext
 from harken.storage.sqlite.fulltext import Fts5Index
 from harken.storage.state import recount
-from harken.storage.statements import compiled, insertion
+from harken.storage.statements import bare, bare_each, compiled, insertion
 from harken.storage.tables import REPAIR
 from harken.text.words import day_in_words, spaced
 
@@ -89,13 +89,13 @@ class SqliteDialect:
     def bare_rows(self, connection: Connection, statement: SelectBase, values: Values) -> Sequence[Sequence[Any]]:
         """Without what SQLAlchemy does for each execution."""
         made = compiled(statement, _COMPILER)
-        return fulltext.bare(connection, made.text, {**made.fixed, **values})
+        return bare(connection, made.text, {**made.fixed, **values})
 
     def execute_each(self, connection: Connection, statement: ClauseElement, values: Sequence[Values]) -> None:
         """By the driver's `executemany`."""
         if values:
             made = compiled(statement, _COMPILER, tuple(values[0]))
-            fulltext.bare_each(connection, made.text, map(made.bound, values))
+            bare_each(connection, made.text, map(made.bound, values))
 
     def add_rows(self, connection: Connection, table: Table, rows: Sequence[Values]) -> Sequence[int]:
         """Likewise, with the ids that SQLite would take: nobody else makes rows while this transaction writes."""
@@ -106,11 +106,11 @@ class SqliteDialect:
             return (_driver_of(connection).execute(made.text, made.bound(rows[0])).lastrowid or 0,)
         is_kept = table.dialect_options["sqlite"]["autoincrement"]
         newest = f"SELECT seq FROM sqlite_sequence WHERE name = '{table.name}'"
-        found = fulltext.bare(connection, newest if is_kept else f"SELECT max(id) FROM {table.name}")
+        found = bare(connection, newest if is_kept else f"SELECT max(id) FROM {table.name}")
         first = 1 + (found[0][0] or 0 if found else 0)
         made = insertion(table, ("id", *rows[0]), _COMPILER)
         numbered = (made.bound({"id": row_id, **row}) for row_id, row in enumerate(rows, first))
-        fulltext.bare_each(connection, made.text, numbered)
+        bare_each(connection, made.text, numbered)
         return range(first, first + len(rows))
 
     def kept_counts(self, connection: Connection) -> Mapping[RowCount, int]:

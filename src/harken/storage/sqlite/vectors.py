@@ -20,9 +20,10 @@ from sqlalchemy import Connection, func, select
 
 from harken.storage.entries import in_scope, scope_conditions
 from harken.storage.ports import NearestIndex, RowScope, StoredSpace, Transaction
-from harken.storage.sqlite.fulltext import Fts5Index, bare
+from harken.storage.sqlite.fulltext import Fts5Index
 from harken.storage.sqlite.postings import parsed_ids
 from harken.storage.sqlite.vector_index import VectorIndex
+from harken.storage.statements import bare
 from harken.storage.tables import entries, refers, vectors
 from harken.storage.vectors import VECTORS_REMOVED, Float32, Int64, best_of, similarities, unpack
 
