@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Insert, Table, and_, bindparam, case, func, literal_column, null, select
+from sqlalchemy import Insert, Table, Text, and_, bindparam, case, func, literal_column, null, select
 
 from harken.model.conversations import REDACTED, CoreFact
 from harken.storage.ports import Dialect, RowCount, Transaction, rows_by
@@ -141,8 +141,14 @@ def _put_journal_offset(dialect: Dialect) -> Insert:
 
 def get_setting(tx: Transaction, name: str) -> Any:
     """The value that was set at run time, or None."""
-    value = tx.connection.scalar(tx.select(settings.c.value).where(settings.c.name == name))
-    return None if value is None else interpret(json.loads, value)
+    rows = tx.dialect.bare_rows(tx.connection, _SETTING, {"of_tenant": tx.tenant, "of_name": name})
+    return interpret(json.loads, rows[0][0]) if rows else None
+
+
+# Made once: a dozen of them are read for `status`, and some with each search.
+_SETTING = select(settings.c.value).where(
+    settings.c.tenant == bindparam("of_tenant", type_=Text), settings.c.name == bindparam("of_name", type_=Text)
+)
 
 
 def all_settings(tx: Transaction) -> dict[str, Any]:
