@@ -28,7 +28,7 @@ from report import show
 from synthetic import Talks, clustered
 
 SEGMENT = 2_000
-AUTO_RAG_P95_MS, CONTEXT_P95_MS = 15.0, 25.0
+AUTO_RAG_P95_MS, CONTEXT_P95_MS = 8.0, 11.0
 _CENTERS = 64
 
 

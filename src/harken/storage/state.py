@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Insert, Table, and_, bindparam, case, func, literal_column, select
+from sqlalchemy import Insert, Table, Text, and_, bindparam, case, func, literal_column, null, select
 
 from harken.model.conversations import REDACTED, CoreFact
 from harken.storage.ports import Dialect, RowCount, Transaction, rows_by
@@ -141,8 +141,14 @@ def _put_journal_offset(dialect: Dialect) -> Insert:
 
 def get_setting(tx: Transaction, name: str) -> Any:
     """The value that was set at run time, or None."""
-    value = tx.connection.scalar(tx.select(settings.c.value).where(settings.c.name == name))
-    return None if value is None else interpret(json.loads, value)
+    rows = tx.dialect.bare_rows(tx.connection, _SETTING, {"of_tenant": tx.tenant, "of_name": name})
+    return interpret(json.loads, rows[0][0]) if rows else None
+
+
+# Made once: a dozen of them are read for `status`, and some with each search.
+_SETTING = select(settings.c.value).where(
+    settings.c.tenant == bindparam("of_tenant", type_=Text), settings.c.name == bindparam("of_name", type_=Text)
+)
 
 
 def all_settings(tx: Transaction) -> dict[str, Any]:
@@ -206,7 +212,7 @@ def count_rows(tx: Transaction) -> RowCounts:
     kept = tx.dialect.kept_counts(tx.connection)
     found = _counted(tx) if kept is None else kept
     said, answered = (found.get((table.name, 0), 0) for table in _SAID)
-    pairs = {kind: tuple(found.get((name, is_stale), -1) for is_stale in (0, 1)) for kind, name in PAIRS.items()}
+    pairs = {kind: (found.get((name, 0), -1), found.get((name, 1), -1)) for kind, name in PAIRS.items()}
     summarized = None if any(-1 in numbers for numbers in pairs.values()) else pairs
     return RowCounts(said, answered, _by_space(found, entries), _by_space(found, vectors), summarized)
 
@@ -253,8 +259,8 @@ def _count_pairs(tx: Transaction) -> dict[RowCount, int]:
         found |= {(name, 0): 0, (name, 1): 0}
         item, source = (exchanges, joined(exchanges, conversations)) if kind == "exchange" else (conversations,) * 2
         of_item = and_(same(item.c.uid, summaries.c.item_uid), summaries.c.kind == kind)
-        ended = func.coalesce(exchanges.c.completed_at, conversations.c.updated_at)
-        ended = ended if kind == "exchange" else conversations.c.updated_at
+        completed = exchanges.c.completed_at if kind == "exchange" else null()
+        ended = func.coalesce(completed, conversations.c.updated_at)
         is_stale = case((summaries.c.covers < ended, 1), else_=0)
         rows = (
             tx.select(is_stale, func.count(), of=item).select_from(source.join(summaries, of_item)).group_by(is_stale)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from operator import itemgetter
 from typing import Any
 
-from sqlalchemy import Table, insert
+from sqlalchemy import Connection, Table, insert
 from sqlalchemy.engine import Dialect
 from sqlalchemy.sql.expression import ClauseElement
 
@@ -83,3 +83,16 @@ def placed_insertion(table: Table, names: tuple[str, ...], dialect: Dialect) -> 
     conversions = tuple((place, convert) for place, name in enumerate(order) if (convert := processors[name]))
     # Every table has it first.
     return PlacedInsertion(str(made), itemgetter(*order[1:]), conversions)
+
+
+def bare(connection: Connection, statement: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> list[Any]:
+    """The rows of a statement, without what SQLAlchemy does for each execution, which takes longer than a short one."""
+    driver: Any = connection.connection.driver_connection
+    rows: list[Any] = driver.execute(statement, values).fetchall()
+    return rows
+
+
+def bare_each(connection: Connection, statement: str, values: Iterable[Sequence[Any] | Mapping[str, Any]]) -> None:
+    """Execute a statement with each of the values, likewise."""
+    driver: Any = connection.connection.driver_connection
+    driver.executemany(statement, values)

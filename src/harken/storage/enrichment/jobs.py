@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, case, func, or_, select
+from sqlalchemy import ColumnElement, and_, bindparam, case, func, or_, select
 
 from harken.storage.ports import StoredSpace, Transaction, batches
 from harken.storage.state import RowCounts, count_rows, get_setting, read_counters, set_setting
@@ -297,20 +297,25 @@ class WorkCounts:
 
 def count_work(tx: Transaction, kind: str, now: datetime) -> WorkCounts:
     """Count the rows of a kind of work by their state."""
-    leased = work.c.claimed_by.is_not(None) & (work.c.lease_until >= now)
-    retrying = work.c.claimed_by.is_(None) & work.c.retry_at.is_not(None)
-    row = tx.connection.execute(
-        tx.select(
-            func.sum(case((leased, 1), else_=0)).label("leased"),
-            func.sum(case((retrying, 1), else_=0)).label("retrying"),
-            func.min(case((retrying, work.c.retry_at))).label("retry_at"),
-            of=work,
-        ).where(work.c.kind == kind)
-    ).one()
-    of_kind = failed_work.c.kind == kind
-    newest = tx.select(failed_work.c.error_class).where(of_kind).order_by(failed_work.c.failed_at.desc()).limit(1)
-    given_up, last_error = tx.count(failed_work, of_kind), tx.connection.scalar(newest)
-    return WorkCounts(int(row.leased or 0), int(row.retrying or 0), given_up, row.retry_at, last_error)
+    asked = {"of_tenant": tx.tenant, "of_kind": kind}
+    row = tx.connection.execute(_STATES, {**asked, "now": now}).one()
+    failed = tx.connection.execute(_FAILED, asked).one()
+    return WorkCounts(int(row.leased or 0), int(row.retrying or 0), int(failed[0]), row.retry_at, failed[1])
+
+
+# Made once: `status` asks for each kind.
+_LEASED = work.c.claimed_by.is_not(None) & (work.c.lease_until >= bindparam("now"))
+_RETRYING = work.c.claimed_by.is_(None) & work.c.retry_at.is_not(None)
+_STATES = select(
+    func.sum(case((_LEASED, 1), else_=0)).label("leased"),
+    func.sum(case((_RETRYING, 1), else_=0)).label("retrying"),
+    func.min(case((_RETRYING, work.c.retry_at))).label("retry_at"),
+).where(work.c.tenant == bindparam("of_tenant"), work.c.kind == bindparam("of_kind"))
+_OF_KIND = failed_work.c.tenant == bindparam("of_tenant"), failed_work.c.kind == bindparam("of_kind")
+_NEWEST = select(failed_work.c.error_class).where(*_OF_KIND).order_by(failed_work.c.failed_at.desc()).limit(1)
+_FAILED = select(
+    select(func.count()).select_from(failed_work).where(*_OF_KIND).scalar_subquery(), _NEWEST.scalar_subquery()
+)
 
 
 def count_summaries(tx: Transaction, kind: str) -> int:

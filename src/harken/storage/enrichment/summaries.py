@@ -227,7 +227,8 @@ def count_due_and_stale(
         return _count_both(tx, _due(tx, kind, now, rest_seconds, consent))
     covered, stale = kept[kind]
     waiting = (counted.exchanges if kind == EXCHANGE else tx.count(conversations)) - covered
-    for others in (_given_up(tx, kind), _kept_waiting(tx, kind, now, rest_seconds, consent)):
+    given_up = _items(tx, kind, _is_new(kind, None), consent.sizes, given_up=True).where(_is_missing(kind))
+    for others in (given_up, _kept_waiting(tx, kind, now, rest_seconds, consent)):
         not_due, of_stale = _count_both(tx, others)
         waiting, stale = waiting - not_due, stale - of_stale
     return waiting, stale
@@ -352,9 +353,8 @@ _ENDED: dict[str, ColumnElement[datetime]] = {
 
 def _due(tx: Transaction, kind: str, now: datetime, rest_seconds: float, consent: Consent) -> Select[Any]:
     """Items whose summary is missing or stale; what a model is to write waits until its conversation rests."""
-    is_new = _is_new(kind, consent.since)
-    ready = _is_ready(kind, now, rest_seconds, consent)
-    return _items(tx, kind, is_new, consent.sizes).where(ready, _is_missing(kind))
+    ready = _is_ready(kind, now, rest_seconds, consent), _is_missing(kind)
+    return _items(tx, kind, _is_new(kind, consent.since), consent.sizes).where(*ready)
 
 
 def _is_missing(kind: str) -> ColumnElement[bool]:
@@ -386,18 +386,6 @@ def _kept_waiting(tx: Transaction, kind: str, now: datetime, rest_seconds: float
     return items.where(goes_on, ~_is_ready(kind, now, rest_seconds, consent), _is_missing(kind))
 
 
-def _given_up(tx: Transaction, kind: str) -> Select[Any]:
-    """Items without a summary that covers them of which the work was given up."""
-    item = _ITEMS[kind]
-    source = joined(exchanges, conversations) if kind == EXCHANGE else conversations
-    of_summary = and_(same(item.c.uid, summaries.c.item_uid), summaries.c.kind == kind)
-    of_item = and_(same(failed_work.c.item_id, item.c.id), failed_work.c.kind == SUMMARIZE[kind])
-    found = tx.select(item.c.id, of=item).select_from(
-        source.join(failed_work, of_item).outerjoin(summaries, of_summary)
-    )
-    return found.where(_is_missing(kind))
-
-
 def _backlog(tx: Transaction, kind: str, now: datetime, rest_seconds: float, backlog: SummaryBacklog) -> Select[Any]:
     """Items that no model has summarized, nor will unasked; those that have nothing to tell are none of them."""
     is_new = _is_new(kind, backlog.said_since)
@@ -424,8 +412,10 @@ def _rests(now: datetime, rest_seconds: float) -> ColumnElement[bool]:
     )
 
 
-def _items(tx: Transaction, kind: str, is_new: ColumnElement[bool], sizes: SummarySizes) -> Select[Any]:
-    """Items with their summary, if there is one; what was given up, and what is too small for one, is left out."""
+def _items(
+    tx: Transaction, kind: str, is_new: ColumnElement[bool], sizes: SummarySizes, given_up: bool = False
+) -> Select[Any]:
+    """Items with their summary, if there is one, without what was given up, or that alone; none too small for one."""
     item = _ITEMS[kind]
     columns: list[ColumnElement[Any]] = [item.c.id.label("item_id"), item.c.uid, _ENDED[kind].label("ended_at")]
     columns += [conversations.c.id.label("conversation_id"), is_new.label("is_new")]
@@ -437,7 +427,8 @@ def _items(tx: Transaction, kind: str, is_new: ColumnElement[bool], sizes: Summa
         columns += [literal(ExchangeStatus.COMPLETED.value).label("status"), null().label("error")]
     of_summary = and_(same(item.c.uid, summaries.c.item_uid), summaries.c.kind == kind)
     found = tx.select(*columns, of=item).select_from(source.outerjoin(summaries, of_summary))
-    found = found.where(~is_given_up(tx, SUMMARIZE[kind], item.c.id))
+    failed = tx.select(failed_work.c.item_id).where(failed_work.c.kind == SUMMARIZE[kind])
+    found = found.where(item.c.id.in_(failed) if given_up else ~is_given_up(tx, SUMMARIZE[kind], item.c.id))
     part, of_item, least = exchanges, same(conversations.c.id, exchanges.c.conversation_id), sizes.exchanges
     if kind == EXCHANGE:
         # By their conversation as well, for messages are indexed by it.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -17,11 +17,12 @@ from harken.model.conversations import UNTRUSTED
 from harken.storage.entries import scope_conditions
 from harken.storage.ports import Holding, RowScope, Scored, TextIndex
 from harken.storage.positions import TURNS_OUT_OF_TIME
+from harken.storage.statements import bare
 from harken.storage.tables import entries
 from harken.text.words import STOP_WORDS, spaced
 
 if TYPE_CHECKING:
-    from harken.storage.sqlite.postings import Int64
+    from harken.storage.sqlite.postings import Inside, Int64, RoleLists
 
 # Own words count twice those of the two neighbours on each side (measured on LoCoMo); the scope's tokens count nothing.
 _WEIGHTS = "2.0, 1.0, 1.0, 0.0"
@@ -76,19 +77,6 @@ _LISTED_WITH_FACET = "SELECT group_concat(entry_id) FROM entry_facets WHERE face
 _LISTED = "(SELECT value FROM json_each(?))"
 
 
-def bare(connection: Connection, statement: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> list[Any]:
-    """The rows of a statement, without what SQLAlchemy does for each execution, which takes longer than a short one."""
-    driver: Any = connection.connection.driver_connection
-    rows: list[Any] = driver.execute(statement, values).fetchall()
-    return rows
-
-
-def bare_each(connection: Connection, statement: str, values: Iterable[Sequence[Any] | Mapping[str, Any]]) -> None:
-    """Execute a statement with each of the values, likewise."""
-    driver: Any = connection.connection.driver_connection
-    driver.executemany(statement, values)
-
-
 @dataclass(frozen=True, slots=True)
 class _Asked:
     """A scope as statements ask for it.
@@ -128,6 +116,7 @@ class Fts5Index(TextIndex):
 
     def __init__(self) -> None:
         self._others: dict[tuple[int, ...], tuple[int, Int64]] = {}
+        self._roles: RoleLists | None = None
 
     def add(self, connection: Connection, entry_ids: Sequence[int]) -> None:
         """Index entries as their rows stand now."""
@@ -170,8 +159,9 @@ class Fts5Index(TextIndex):
             quoting = _match(connection, quoted, _OWN, asked, limit)
         phrases = list(filter(None, map(_phrase, terms)))
         others = self._listed_others(connection, scope)
-        wide = asked if others is None else _asked(replace(scope, without_project_ids=()))
-        found = _by_lists(connection, phrases, scope, wide, limit, with_context, others) if phrases else []
+        inside = self._inside(connection, scope)
+        wide = asked if others is None and inside is None else _asked(_widened(scope, others, inside))
+        found = _by_lists(connection, phrases, scope, wide, limit, with_context, others, inside) if phrases else []
         if found is None:
             found = _match(connection, " OR ".join(phrases), _SEARCHED if with_context else _OWN, asked, limit)
         return found, {entry_id for entry_id, _ in quoting}
@@ -183,26 +173,16 @@ class Fts5Index(TextIndex):
         from harken.storage.sqlite import postings
 
         others = self._listed_others(connection, scope)
-        asked = _asked(scope if others is None else replace(scope, without_project_ids=()))
-        listed = (
-            f"SELECT group_concat(id) FROM (SELECT entry_index.rowid AS id FROM entry_index {asked.join} "
-            f"WHERE entry_index MATCH ? {asked.condition} LIMIT ?)"
-        )
-        found = dict.fromkeys(terms, postings.parsed_ids(None))
-        named: list[str] = []
-        parameters: list[str | int] = []
-        for term in found:
-            if phrase := _phrase(term):
-                named.append(term)
-                parameters += [asked.query(phrase, _OWN), *asked.values, -1 if most is None else most + 1]
-        if named:
-            # No more than a query has terms, of which SQLite joins up to 500.
-            rows = bare(connection, " UNION ALL ".join([listed] * len(named)), parameters)
-            for term, row in zip(named, rows, strict=True):
-                ids = postings.parsed_ids(row[0])
-                found[term] = ids if others is None else ids[postings.outside(ids, others)]
+        inside = self._inside(connection, scope)
+        found = _holding(connection, terms, _asked(_widened(scope, others, inside)), most)
+        wide = _widened(scope, others, None)
+        if inside is not None:
+            cut_off = [term for term, ids in found.items() if most is not None and len(ids) > most]
+            found = {term: ids[inside[ids]] for term, ids in found.items()}
+            found |= _holding(connection, cut_off, _asked(wide), most)
+        if others is not None:
+            found = {term: ids[postings.outside(ids, others)] for term, ids in found.items()}
         # Of a scope without other projects its share of all: enough to tell which word is rare.
-        wide = scope if others is None else replace(scope, without_project_ids=())
         share = 1.0 if others is None else 1.0 - len(others) / newest_entry(connection)
         if most is not None:
             found = {term: ids for term, ids in found.items() if len(ids) <= most}
@@ -217,6 +197,19 @@ class Fts5Index(TextIndex):
         from harken.storage.sqlite import postings
 
         return postings.of_projects(connection, scope.without_project_ids, newest_entry(connection), self._others)
+
+    def _inside(self, connection: Connection, scope: RowScope) -> Inside | None:
+        return self.inside_roles(connection, scope.roles) if scope.roles else None
+
+    def inside_roles(self, connection: Connection, roles: tuple[str, ...]) -> Inside | None:
+        """Whether each entry is of some roles, by its id; None where tokens or rows tell it sooner."""
+        newest = newest_entry(connection)
+        if newest <= MATCHES_TO_RANK:
+            return None
+        from harken.storage.sqlite import postings
+
+        self._roles = self._roles or postings.RoleLists()
+        return self._roles.inside(connection, roles, newest)
 
     def rebuild(self, connection: Connection) -> None:
         """Make the index anew from the rows."""
@@ -261,17 +254,17 @@ def _may_quote(connection: Connection, text: str, asked: _Asked) -> bool:
     if not telling or len(telling) == len(words):
         return True
     statement = "SELECT 1 FROM entry_index WHERE entry_index MATCH ? LIMIT 1"
-    return connection.exec_driver_sql(statement, (asked.query(" AND ".join(telling), _OWN),)).first() is not None
+    return bool(bare(connection, statement, (asked.query(" AND ".join(telling), _OWN),)))
 
 
 def _match(connection: Connection, words: str, columns: str, asked: _Asked, limit: int) -> list[Scored]:
-    rows = connection.exec_driver_sql(
+    rows: list[Scored] = bare(
+        connection,
         f"SELECT entry_index.rowid, -bm25(entry_index, {_WEIGHTS}) AS score FROM entry_index {asked.join} "
         f"WHERE entry_index MATCH ? {asked.condition} ORDER BY score DESC LIMIT ?",
         (asked.query(words, columns), *asked.values, limit),
     )
-    # All at once: one by one they take several times as long.
-    return [(row[0], row[1]) for row in rows.all()]
+    return rows
 
 
 def _by_lists(
@@ -282,6 +275,7 @@ def _by_lists(
     limit: int,
     with_context: bool,
     others: Int64 | None,
+    inside: Inside | None,
 ) -> list[Scored] | None:
     """The way for many matches; None where there are few, or where it finds nothing and a plain search may."""
     from harken.storage.sqlite import postings
@@ -292,7 +286,9 @@ def _by_lists(
     own, context, either = (partial(asked.query, columns=columns) for columns in (_OWN, _BESIDE, _SEARCHED))
     searched, beside = (either, context) if with_context else (own, None)
     counted_up_to = max(1, MATCHES_TO_RANK // 4)
-    counted = [postings.count(connection, searched(phrase), phrase, counted_up_to, newest) for phrase in phrases]
+    counted = [
+        postings.count(connection, searched(phrase), phrase, counted_up_to, newest, inside) for phrase in phrases
+    ]
     held_words = sorted((word for word in counted if word.entries), key=lambda word: word.entries)
     if sum(word.entries for word in held_words) <= MATCHES_TO_RANK // 8:
         return None
@@ -303,7 +299,8 @@ def _by_lists(
         if left < 0:
             break
         rarest.append(word)
-    held = [postings.list_holders(connection, word, own, beside, 10 * MATCHES_TO_RANK) for word in rarest]
+    most = 10 * MATCHES_TO_RANK
+    held = [postings.list_holders(connection, word, own, beside, most, inside) for word in rarest]
     ranking = postings.rank(held)
     for facet in scope.facets:
         ranking = postings.with_ids(ranking, connection, _LISTED_WITH_FACET, facet)
@@ -314,6 +311,34 @@ def _by_lists(
     if not len(ranking.ids):
         return None
     return postings.look_at_best(connection, ranking.part(slice(limit)), held_words, held, with_context)
+
+
+def _widened(scope: RowScope, others: Int64 | None, inside: Inside | None) -> RowScope:
+    """The scope less what its lists tell."""
+    wide = scope if others is None else replace(scope, without_project_ids=())
+    return wide if inside is None else replace(wide, roles=())
+
+
+def _holding(connection: Connection, terms: Sequence[str], asked: _Asked, most: int | None) -> dict[str, Int64]:
+    """The entries that have each term in their own text, one more than `most` of them, ascending."""
+    from harken.storage.sqlite import postings
+
+    listed = (
+        f"SELECT group_concat(id) FROM (SELECT entry_index.rowid AS id FROM entry_index {asked.join} "
+        f"WHERE entry_index MATCH ? {asked.condition} LIMIT ?)"
+    )
+    found = dict.fromkeys(terms, postings.parsed_ids(None))
+    named: list[str] = []
+    parameters: list[str | int] = []
+    for term in found:
+        if phrase := _phrase(term):
+            named.append(term)
+            parameters += [asked.query(phrase, _OWN), *asked.values, -1 if most is None else most + 1]
+    if named:
+        # No more than a query has terms, of which SQLite joins up to 500.
+        rows = bare(connection, " UNION ALL ".join([listed] * len(named)), parameters)
+        found |= {term: postings.parsed_ids(row[0]) for term, row in zip(named, rows, strict=True)}
+    return found
 
 
 def _asked(scope: RowScope) -> _Asked:
@@ -371,7 +396,7 @@ def _count(connection: Connection, scope: RowScope) -> int:
     if groups and not any(beyond_tokens) and not scope.without_untrusted:
         counted = "SELECT count(*) FROM entry_index WHERE entry_index MATCH ?"
         others = f" NOT scope : ({_projects(scope)})" if scope.without_project_ids else ""
-        return int(connection.exec_driver_sql(counted, (f"({' AND '.join(groups)}){others}",)).scalar_one())
+        return int(bare(connection, counted, (f"({' AND '.join(groups)}){others}",))[0][0])
     inside = select(func.count()).select_from(entries).where(*scope_conditions(scope))
     return int(connection.execute(inside).scalar_one())
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection
 
 from harken.storage.ports import Scored
+from harken.storage.statements import bare
 
 # As in FTS5's bm25, own words twice those of neighbours and k1; of the length less, which measured better (b 0.75).
 _OWN, _CONTEXT = 2.0, 1.0
@@ -33,6 +34,11 @@ _MARKS = str.maketrans(string.punctuation, " " * len(string.punctuation))
 
 Int64 = NDArray[np.int64]
 _KEPT_LISTS = 8
+_NO_ENTRIES = np.zeros(0, dtype=np.bool_)
+# To count so many of a role, look at so many times as many.
+_REACH = 3
+# A search asks for words, for who holds which, and for what is near.
+_FIRST_ASKED = 3
 Floats = NDArray[np.float64]
 Matching = Callable[[str], str]
 
@@ -80,26 +86,77 @@ class Holders:
         return np.where(self.ids[places] == ids, self.amounts[places], 0.0)
 
 
-def count(connection: Connection, query: str, phrase: str, at_most: int, newest: int) -> Word:
+Inside = NDArray[np.bool_]
+
+
+class RoleLists:
+    """Which entries are of some roles, listed once; threads may share it.
+
+    No entry changes its role and no id is given twice, so lists only grow. A role's token in the full text stands in
+    half of all entries: with it, a query reads each word's list against one as long as the store, which takes half as
+    long again as the whole search, and a look at the rows of the nearest a quarter.
+    """
+
+    def __init__(self) -> None:
+        self._asked: dict[tuple[str, ...], int] = {}
+        self._known: dict[tuple[str, ...], Inside] = {}
+
+    def inside(self, connection: Connection, roles: tuple[str, ...], newest: int) -> Inside | None:
+        """Whether each entry is of the roles, by its id; None for who asks for the first time, and maybe the last."""
+        self._asked[roles] = asked = self._asked.get(roles, 0) + 1
+        if asked <= _FIRST_ASKED:
+            return None
+        inside = self._known.get(roles, _NO_ENTRIES)
+        if len(inside) <= newest:
+            statement = f"SELECT group_concat(id) FROM entries WHERE role IN {_LISTED} AND id >= ?"
+            listed = bare(connection, statement, (json.dumps(roles), len(inside)))[0][0]
+            known, inside = inside, np.zeros(newest + 1, dtype=np.bool_)
+            inside[: len(known)] = known
+            inside[parsed_ids(listed)] = True
+            self._known[roles] = inside
+        return inside
+
+
+def count(
+    connection: Connection, query: str, phrase: str, at_most: int, newest: int, inside: Inside | None = None
+) -> Word:
     """Count who holds a phrase; beyond the limit, by how far among all entries the count has come.
 
-    The query is one that FTS5 answers with the phrase's entries; at least 1 is counted; `newest` is the id of the
-    newest entry, which is about how many there are.
+    The query is one that FTS5 answers with the phrase's entries, of which those `inside` count; at least 1 is looked
+    at; `newest` is the id of the newest entry, which is about how many there are.
     """
-    counted, last = connection.exec_driver_sql(
-        "SELECT count(*), max(rowid) FROM (SELECT rowid FROM entry_index WHERE entry_index MATCH ? LIMIT ?)",
-        (query, at_most),
-    ).one()
-    entries = counted if counted < at_most else round(counted * max(1.0, newest / last))
+    chosen = "FROM (SELECT rowid FROM entry_index WHERE entry_index MATCH ? LIMIT ?)"
+    if inside is None:
+        counted, last = bare(connection, f"SELECT count(*), max(rowid) {chosen}", (query, at_most))[0]
+        last = newest if counted < at_most else last
+    else:
+        reach = _REACH * at_most
+        ids = parsed_ids(bare(connection, f"SELECT group_concat(rowid) {chosen}", (query, reach))[0][0])
+        kept = ids[inside[ids]][:at_most]
+        counted, last = len(kept), int(ids[-1]) if len(ids) else 1
+        if counted == at_most:
+            last = int(kept[-1])
+        elif len(ids) < reach:
+            last = newest
+    entries = round(counted * max(1.0, newest / last))
     odds = (newest - entries + 0.5) / (entries + 0.5)
     return Word(phrase, entries, max(_LEAST_RARITY, math.log(odds)) if odds > 0 else _LEAST_RARITY)
 
 
-def list_holders(connection: Connection, word: Word, own: Matching, context: Matching | None, at_most: int) -> Holders:
+def list_holders(
+    connection: Connection,
+    word: Word,
+    own: Matching,
+    context: Matching | None,
+    at_most: int,
+    inside: Inside | None = None,
+) -> Holders:
     """The entries that hold a word themselves, and those beside which it stands; of very many, the newest."""
     # Backwards costs half as much again, so only where it is needed.
     newest = "ORDER BY rowid DESC LIMIT ?" if word.entries > at_most else "LIMIT ?"
     lists = [_listed(connection, matching(word.phrase), newest, at_most) for matching in (own, context) if matching]
+    if inside is not None:
+        lists = [ids[inside[ids]] for ids in lists]
     amounts = [np.full(len(ids), amount) for ids, amount in zip(lists, (_OWN, _CONTEXT), strict=False)]
     return Holders(word, *_summed(lists, amounts))
 
@@ -115,19 +172,16 @@ def rank(held: Sequence[Holders]) -> Ranking:
 def of_days(connection: Connection, ranking: Ranking, since: int, until: int, limit: int) -> Ranking:
     """The first `limit` of a ranking that were said between two moments, the second excluded."""
     between = "created_at >= ? AND created_at < ?"
-    inside = connection.exec_driver_sql(
-        f"SELECT group_concat(id) FROM (SELECT id FROM entries WHERE {between} LIMIT ?)", (since, until, _DAYS_LISTED)
-    ).scalar()
-    listed = parsed_ids(inside)
+    inside = f"SELECT group_concat(id) FROM (SELECT id FROM entries WHERE {between} LIMIT ?)"
+    listed = parsed_ids(bare(connection, inside, (since, until, _DAYS_LISTED))[0][0])
     if len(listed) < _DAYS_LISTED:
         return ranking.part(np.isin(ranking.ids, listed)).part(slice(limit))
     kept = np.zeros(len(ranking.ids), dtype=np.bool_)
     for start in range(0, len(ranking.ids), _DAYS_STEP):
         part = ranking.ids[start : start + _DAYS_STEP]
-        rows = connection.exec_driver_sql(
-            f"SELECT id FROM entries WHERE id IN {_LISTED} AND {between}", (json.dumps(part.tolist()), since, until)
-        )
-        kept[start : start + _DAYS_STEP] = np.isin(part, np.array(rows.scalars().all(), dtype=np.int64))
+        inside = f"SELECT group_concat(id) FROM entries WHERE id IN {_LISTED} AND {between}"
+        listed = parsed_ids(bare(connection, inside, (json.dumps(part.tolist()), since, until))[0][0])
+        kept[start : start + _DAYS_STEP] = np.isin(part, listed)
         if kept.sum() >= limit:
             break
     return ranking.part(kept).part(slice(limit))
@@ -135,7 +189,7 @@ def of_days(connection: Connection, ranking: Ranking, since: int, until: int, li
 
 def with_ids(ranking: Ranking, connection: Connection, statement: str, value: str) -> Ranking:
     """Those of a ranking whose ids a statement lists (by `group_concat`) for a value."""
-    listed = parsed_ids(connection.exec_driver_sql(statement, (value,)).scalar())
+    listed = parsed_ids(bare(connection, statement, (value,))[0][0])
     return ranking.part(np.isin(ranking.ids, listed))
 
 
@@ -150,7 +204,7 @@ def of_projects(
     last, ids = known.get(project_ids, (0, np.empty(0, dtype=np.int64)))
     if last < newest:
         statement = f"SELECT group_concat(id) FROM entries WHERE project_id IN {_LISTED} AND id > ?"
-        listed = connection.exec_driver_sql(statement, (json.dumps(project_ids), last)).scalar()
+        listed = bare(connection, statement, (json.dumps(project_ids), last))[0][0]
         ids = np.concatenate([ids, parsed_ids(listed)])
         if len(known) >= _KEPT_LISTS:
             known.clear()
@@ -169,9 +223,8 @@ def look_at_best(
     """Score the best anew by their texts, all words counting; the others keep their order behind them."""
     head = ranking.ids[:LOOKED_AT]
     columns = "id, own, context" if with_context else "id, own, ''"
-    rows = connection.exec_driver_sql(
-        f"SELECT {columns} FROM entry_words WHERE id IN {_LISTED}", (json.dumps(head.tolist()),)
-    )
+    read_out = f"SELECT {columns} FROM entry_words WHERE id IN {_LISTED}"
+    rows = bare(connection, read_out, (json.dumps(head.tolist()),))
     texts = {row[0]: (_flat(row[1]), _flat(row[2])) for row in rows}
     read = [texts.get(entry_id, ("", "")) for entry_id in head.tolist()]
     lengths = np.array([1.0 + own.count(" ") + context.count(" ") for own, context in read])
@@ -196,11 +249,8 @@ def parsed_ids(listed: str | None) -> Int64:
 
 
 def _listed(connection: Connection, query: str, which: str, at_most: int) -> Int64:
-    rows = connection.exec_driver_sql(
-        f"SELECT group_concat(rowid) FROM (SELECT rowid FROM entry_index WHERE entry_index MATCH ? {which})",
-        (query, at_most),
-    )
-    return parsed_ids(rows.scalar())
+    listed = f"SELECT group_concat(rowid) FROM (SELECT rowid FROM entry_index WHERE entry_index MATCH ? {which})"
+    return parsed_ids(bare(connection, listed, (query, at_most))[0][0])
 
 
 def _summed(lists: Sequence[Int64], amounts: Sequence[Floats]) -> tuple[Int64, Floats]:

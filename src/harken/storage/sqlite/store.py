@@ -47,7 +47,7 @@ from harken.storage.ports import AMONG, Question, Right, RowCount, Transaction, 
 from harken.storage.sqlite import counts, fulltext
 from harken.storage.sqlite.fulltext import Fts5Index
 from harken.storage.state import recount
-from harken.storage.statements import compiled, insertion, placed_insertion
+from harken.storage.statements import bare, bare_each, compiled, insertion, placed_insertion
 from harken.storage.tables import REPAIR
 from harken.text.words import day_in_words, spaced
 
@@ -91,13 +91,13 @@ class SqliteDialect:
     def bare_rows(self, connection: Connection, statement: ClauseElement, values: Values) -> Sequence[Sequence[Any]]:
         """Without what SQLAlchemy does for each execution."""
         made = compiled(statement, _COMPILER)
-        return fulltext.bare(connection, made.text, {**made.fixed, **values})
+        return bare(connection, made.text, {**made.fixed, **values})
 
     def execute_each(self, connection: Connection, statement: ClauseElement, values: Sequence[Values]) -> None:
         """By the driver's `executemany`."""
         if values:
             made = compiled(statement, _COMPILER, tuple(values[0]))
-            fulltext.bare_each(connection, made.text, map(made.bound, values))
+            bare_each(connection, made.text, map(made.bound, values))
 
     def add_rows(self, connection: Connection, table: Table, rows: Sequence[Values]) -> Sequence[int]:
         """Likewise, with the ids that SQLite would take: nobody else makes rows while this transaction writes."""
@@ -108,10 +108,10 @@ class SqliteDialect:
             return (_driver_of(connection).execute(made.text, made.bound(rows[0])).lastrowid or 0,)
         is_kept = table.dialect_options["sqlite"]["autoincrement"]
         newest = f"SELECT seq FROM sqlite_sequence WHERE name = '{table.name}'"
-        found = fulltext.bare(connection, newest if is_kept else f"SELECT max(id) FROM {table.name}")
+        found = bare(connection, newest if is_kept else f"SELECT max(id) FROM {table.name}")
         first = 1 + (found[0][0] or 0 if found else 0)
         placed = placed_insertion(table, tuple(rows[0]), _BY_PLACE)
-        fulltext.bare_each(connection, placed.text, map(placed.bound, count(first), rows))
+        bare_each(connection, placed.text, map(placed.bound, count(first), rows))
         return range(first, first + len(rows))
 
     def foresee(self, connection: Connection, *questions: Question) -> None:
@@ -379,7 +379,8 @@ def _prepare(connection: sqlite3.Connection, _record: ConnectionPoolEntry) -> No
     connection.isolation_level = None
     for name, function in (("harken_words", spaced), ("harken_day", day_in_words)):
         connection.create_function(name, 1, _stoppable(function), deterministic=True)
-    for pragma in ("synchronous=NORMAL", "cache_size=-32768", "temp_store=MEMORY", "foreign_keys=OFF"):
+    # Of pages each connection keeps 16 MB: a daemon has several, and with 32 MB searches and imports take as long.
+    for pragma in ("synchronous=NORMAL", "cache_size=-16384", "temp_store=MEMORY", "foreign_keys=OFF"):
         connection.execute(f"PRAGMA {pragma}")
 
 

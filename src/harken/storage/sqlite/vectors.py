@@ -20,9 +20,10 @@ from sqlalchemy import Connection, func, select
 
 from harken.storage.entries import in_scope, scope_conditions
 from harken.storage.ports import NearestIndex, RowScope, StoredSpace, Transaction
-from harken.storage.sqlite.fulltext import bare
+from harken.storage.sqlite.fulltext import Fts5Index
 from harken.storage.sqlite.postings import parsed_ids
 from harken.storage.sqlite.vector_index import VectorIndex
+from harken.storage.statements import bare
 from harken.storage.tables import entries, refers, vectors
 from harken.storage.vectors import VECTORS_REMOVED, Float32, Int64, best_of, similarities, unpack
 
@@ -199,9 +200,14 @@ class ScopedNearest(NearestIndex):
         if one is not None and scope == RowScope(without_conversation_id=one):
             # All that the scope leaves out is one conversation's: to list that is quickest.
             without = self._listed(asked, RowScope(conversation_ids=(one,)))
+        of_roles = None
+        if scope.roles and scope == RowScope(roles=scope.roles) and isinstance(asked.tx.text, Fts5Index):
+            of_roles = asked.tx.text.inside_roles(asked.tx.connection, scope.roles)
         while True:
             found = self._nearest(asked, reach)
-            if without is None:
+            if of_roles is not None:
+                inside = found[of_roles[found]]
+            elif without is None:
                 inside = found[np.isin(found, list(in_scope(asked.tx, found.tolist(), scope)))]
             else:
                 inside = found[~np.isin(found, without)]
@@ -287,7 +293,7 @@ class VectorMatrix:
     def _add(self, asked: _Question, statement: str, *values: str | int) -> int:
         """Add what is new of a statement's rows; the last one's number, 0 where there is none."""
         parameters = (asked.tx.tenant, asked.space.id, *values)
-        rows = asked.tx.connection.exec_driver_sql(statement, parameters).all()
+        rows = bare(asked.tx.connection, statement, parameters)
         if not rows:
             return 0
         numbers, ids = np.array([row[:2] for row in rows], dtype=np.int64).T
