@@ -149,12 +149,12 @@ class Fts5Index(TextIndex):
 
     def add_beside(self, connection: Connection, entry_ids: Sequence[int], before: Sequence[Any]) -> None:
         """The same; each is taken out and put in again before the next one."""
-        for old, row in zip(before, _words_of(connection, [old[0] for old in before]) if before else (), strict=True):
+        rows = _words_of(connection, entry_ids)
+        for old, row in zip(before, rows, strict=False):
             if old != row:
                 bare(connection, _TAKE_OUT, old)
                 bare(connection, _PUT_IN, row)
-        known = {old[0] for old in before}
-        self.add(connection, [entry_id for entry_id in entry_ids if entry_id not in known])
+        bare_each(connection, _PUT_IN, rows)
 
     def find(
         self,
