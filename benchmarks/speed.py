@@ -75,6 +75,8 @@ def measured(folder: Path, sizes: list[int], quick: bool) -> Iterator[Figure]:
         place = folder / str(size)
         place.mkdir()
         yield from speed_record.import_file(place / "home", size)
+        (place / "real").mkdir()
+        yield from speed_record.import_file(place / "real" / "home", min(size, 20_000), is_real=True)
         yield from speed_record.record_one(place / "home", size, count)
         (place / "beside").mkdir()
         yield from speed_record.beside_import(place / "beside" / "home", min(size, 20_000))

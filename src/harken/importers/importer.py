@@ -21,8 +21,8 @@ from harken.storage.ports import StoredSpace
 from harken.storage.state import ImportState, get_import_state, put_import_state
 from harken.text.characters import valid_utf8
 
-# Others wait for the write lock no longer than this, and then get it: whoever waits looks every 3 ms.
-_HOLD_SECONDS, _PAUSE_SECONDS = 0.022, 0.004
+# Others wait for the write lock no longer than this, and then get it: whoever waits looks every millisecond.
+_HOLD_SECONDS, _PAUSE_SECONDS = 0.022, 0.002
 _LEAST_ROOM, _FIRST_ROOM, _MOST_ROOM = 8_000.0, 30_000.0, 2_000_000.0
 _CAPPED = ", imported"
 # So many new messages change what an engine knows of its tables.
@@ -156,7 +156,7 @@ class _Pace:
     free_since: float | None = None
 
     def wait(self) -> None:
-        """Let whoever waits have the write lock first, who looks for it every few milliseconds."""
+        """Let whoever waits have the write lock first, who looks for it every millisecond."""
         if self.free_since is not None:
             time.sleep(max(0.0, self.free_since + _PAUSE_SECONDS - time.monotonic()))
 

@@ -83,7 +83,10 @@ def moment(value: Any) -> datetime | None:
             if len(text) > 8 and text.replace(".", "", 1).isdecimal():
                 return _from_epoch(float(text))
             # A leap second is a time in ISO's eyes, and none in Python's.
-            read = datetime.fromisoformat(_LEAP_SECOND.sub(r"\1:59", text.rstrip("+-")))
+            whole = text.rstrip("+-")
+            read = datetime.fromisoformat(_LEAP_SECOND.sub(r"\1:59", whole) if ":60" in whole else whole)
+            if read.tzinfo is UTC:
+                return read
             return (read.replace(tzinfo=UTC) if read.tzinfo is None else read).astimezone(UTC)
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             return _from_epoch(float(value))
@@ -211,7 +214,7 @@ def decoded(raw: bytes) -> tuple[dict[str, Any] | None, str]:
         return None, ""
     try:
         value = json.loads(text)
-        if _SURROGATE.search(raw):
+        if b"\\u" in raw and _SURROGATE.search(raw):
             value = without_lone_surrogates(value)
     except RecursionError:
         return None, "is nested too deeply"

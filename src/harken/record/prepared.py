@@ -155,15 +155,16 @@ class Preparer:
     ) -> dict[str, Any]:
         """The fields of a message that others fill, without secrets; `before` counts what was taken out earlier."""
         redacted = self.redactor.redact(text)
-        counts: Counter[str] = Counter()
         metadata, more = self.redactor.redact_value(metadata) if metadata else (EMPTY, EMPTY)
-        for taken in (before, redacted.counts, more):
-            if taken:
+        if before or redacted.counts or more:
+            counts: Counter[str] = Counter()
+            for taken in (before, redacted.counts, more):
                 counts.update(taken)
+            metadata = {**metadata, REDACTED: dict(counts)}
         names = self.names
         return {
             "text": redacted.text,
-            "metadata": {**metadata, REDACTED: dict(counts)} if counts else metadata,
+            "metadata": metadata,
             "author": names.optional(message.author),
             "call_id": names.optional(message.call_id),
             "tool_name": names.optional(message.tool_name),

@@ -148,9 +148,9 @@ class TextIndex(Protocol):
         return ()
 
     def add_beside(self, connection: Connection, entry_ids: Sequence[int], before: Sequence[Any]) -> None:
-        """Index entries as their rows stand now, new ones and those of which `before` says what they were indexed with.
+        """Index entries as their rows stand now: those of which `before` says what they were indexed with, then new ones.
 
-        Ids ascend, and new ones are the highest.
+        Ids ascend.
         """
         self.add(connection, entry_ids)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any
@@ -278,7 +278,16 @@ def get_import_state(tx: Transaction, format_name: str, path: str) -> ImportStat
 
 def put_import_state(tx: Transaction, state: ImportState) -> None:
     """Remember how far the file was read."""
-    tx.put(import_state, {"format": state.format, "path": state.path}, _import_row(state))
+    row = {"tenant": tx.tenant, **_import_row(state)}
+    tx.dialect.execute_each(tx.connection, _put_import_state(tx.dialect), [row])
+
+
+@cache
+def _put_import_state(dialect: Dialect) -> Insert:
+    """Made once: it runs with every transaction of an import."""
+    key = "format", "path"
+    changed = [field.name for field in fields(ImportState) if field.name not in key]
+    return dialect.upsert(import_state, {}, key, {name: literal_column(f'excluded."{name}"') for name in changed})
 
 
 _import_state, _import_row = reader(ImportState), writer(ImportState, import_state)

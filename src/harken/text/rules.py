@@ -7,12 +7,12 @@ said is none: quotations, code, tags, and what a line announces as pasted.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib import resources
 
-from harken.text.words import UNSPACED_RUN, WORD, content_terms, word_lists
+from harken.text.words import UNSPACED_RUN, WORD, content_terms, word_lists, words_in
 
 # Whoever states a rule does so at the beginning of a message; what is longer was mostly pasted.
 LOOKED_AT = 2_000
@@ -32,6 +32,8 @@ _PASTED = re.compile(
     r"\b[^\n]{0,80}:[ \t]*$",
     re.MULTILINE | re.IGNORECASE,
 )
+# Soon found, where it is there.
+_ANNOUNCES = re.compile(r":[ \t]*$", re.MULTILINE)
 _ANNOUNCED = re.compile(
     r"\b(?:rules?|preferences?|from now on|always|going forward|guidelines|remember)\b", re.IGNORECASE
 )
@@ -82,31 +84,51 @@ def _with_names(pattern: str, names: dict[str, str]) -> str:
 
 
 @cache
-def _finders(language: str) -> tuple[_Find, ...]:
-    """What finds a rule in a sentence: at its beginning first, which is soon done."""
+def _patterns(language: str) -> tuple[_Find, _Find, Sequence[str]]:
+    """What finds a rule at the beginning of a sentence, what anywhere in it, and words of which that needs one."""
     at_start, anywhere = list[str](), list[str]()
     for pattern in _languages()[language][1]:
         (at_start if pattern.startswith("^") and "|^" not in pattern else anywhere).append(f"(?:{pattern})")
     first, later = re.compile("|".join(at_start) or "(?!)").match, re.compile("|".join(anywhere)).search
-    # Searching takes twenty times as long as looking for a few words.
-    marks = [mark.replace("_", " ") for mark in _languages()[language][2]]
-    return first, later if not marks else lambda said: later(said) if any(mark in said for mark in marks) else None
+    return first, later, [mark.replace("_", " ") for mark in _languages()[language][2]]
 
 
-def rules_in(text: str) -> list[tuple[int, int]]:
-    """Where the rules of a text stand: the beginning and the end of each."""
-    said = text[:LOOKED_AT].lower().replace("’", "'")
-    known = set(WORD.findall(said))
+def _finders(language: str, said: str) -> list[_Find]:
+    """What finds a rule in a sentence of a text: at its beginning first, which is soon done."""
+    first, later, marks = _patterns(language)
+    if not marks:
+        return [first, later]
+    # Searching takes twenty times as long as looking for a few words, most of which the whole text has not.
+    there = [mark for mark in marks if mark in said]
+
+    def find(sentence: str) -> re.Match[str] | None:
+        for mark in there:
+            if mark in sentence:
+                return later(sentence)
+        return None
+
+    return [first, find] if there else [first]
+
+
+def rules_in(text: str, words: Iterable[str] | None = None) -> list[tuple[int, int]]:
+    """Where the rules of a text stand: the beginning and the end of each.
+
+    `words` are those of its beginning in lower case, where they are known.
+    """
+    said = text[:LOOKED_AT].lower()
+    if "’" in said:
+        said, words = said.replace("’", "'"), None
+    known = set(words_in(said) if words is None else words)
     finders = [
         find
         for language, (triggers, *_) in _languages().items()
         if (not triggers.isdisjoint(known) if triggers else not said.isascii() and UNSPACED_RUN.search(said))
-        for find in _finders(language)
+        for find in _finders(language, said)
     ]
     if not finders or len(said) != len(text[:LOOKED_AT]):
         return []
     said = _FOREIGN.sub(lambda found: _NOT_LINES.sub(" ", found[0]), said)
-    for pasted in _PASTED.finditer(said):
+    for pasted in _PASTED.finditer(said) if _ANNOUNCES.search(said) else ():
         if not _ANNOUNCED.search(pasted[0]):
             said = said[: pasted.start()]
             break

@@ -51,6 +51,8 @@ def _class_of(byte: int) -> bytes:
 
 
 _CLASSES = b"".join(_class_of(byte) for byte in range(256))
+# What a drawn line is made of.
+_RULE = _MARK * 8
 _CONTINUATION = bytes(range(0x80, 0xC0))
 
 
@@ -68,9 +70,9 @@ def estimate(text: str) -> int:
     if not text:
         return 0
     raw = text.encode("utf-8", "surrogatepass")
-    if any(rule in raw for rule in _RULES):
-        raw = _without_rules(raw)
     classes = raw.translate(_CLASSES, _CONTINUATION)
+    if _RULE in classes and any(rule in raw for rule in _RULES):
+        classes = _without_rules(raw).translate(_CLASSES, _CONTINUATION)
     total = 0.0
     if not text.isascii():
         total = _ACCENT_PRICE * classes.count(_ACCENTED)
@@ -78,14 +80,16 @@ def estimate(text: str) -> int:
             if count := classes.count(name):
                 total += per_run * _runs(classes, name) + per_char * count
         classes = classes.replace(_ACCENTED, _LOWER)
-    breaks = classes.translate(None, _BLANK)
-    lines = _runs(breaks, _BREAK)
-    gaps = classes.count(b"a  ") + classes.count(b".  ")
+    # Most texts lack most of it, and to look for it takes less than to count.
+    lines = _runs(classes.translate(None, _BLANK), _BREAK) if _BREAK in classes else 0
+    gaps = classes.count(b"a  ") + classes.count(b".  ") if b"  " in classes else 0
     # A capital belongs to the word it begins, an apostrophe to the letters after it.
-    words = classes.replace(b"Aa", b" a").replace(b"qa", b" a")
+    words = classes.replace(b"Aa", b" a")
+    if _QUOTE in words:
+        words = words.replace(b"qa", b" a")
     lower = _runs(words, _LOWER) + words.count(_LOWER * 11)
     upper = _groups(words, _UPPER)
-    marks = _groups(words.replace(_QUOTE, _MARK), _MARK)
+    marks = _groups(words.replace(_QUOTE, _MARK) if _QUOTE in words else words, _MARK)
     return max(1, math.ceil(total + (lower + upper + _groups(words, _DIGIT) + marks + lines + gaps)))
 
 
@@ -97,8 +101,8 @@ def _runs(classes: bytes, name: bytes) -> int:
 
 def _groups(classes: bytes, name: bytes) -> int:
     """Count the groups of up to three that the runs of a class make."""
-    if name not in classes:
-        return 0
+    if name * 2 not in classes:
+        return classes.count(name)
     grouped = classes.replace(name * 3, b"3").replace(name * 2, b"3")
     return grouped.count(b"3") + grouped.count(name)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from harken.text import tokens
 from harken.text.rules import rules_in
-from harken.text.words import STOP_WORDS, UNSPACED_RUN, WORD, word_lists
+from harken.text.words import STOP_WORDS, UNSPACED_RUN, word_lists, words_in
 
 if TYPE_CHECKING:
     import numpy as np
@@ -34,7 +34,7 @@ _INSIDE = re.compile(r"(?<=[\w,;:)] )\w\w+")
 # Of plain text alone: one that begins with a capital, which is found twice as fast.
 _NAME = re.compile(r"[A-Z](?<=[\w,;:)] .)\w+")
 _YEAR = re.compile(r"\b(?:19|20)\d\d\b")
-_DIGIT = re.compile(r"\d")
+_DIGIT, _PLAIN_DIGIT = re.compile(r"\d"), re.compile("[0-9]")
 
 
 class Traits(NamedTuple):
@@ -75,25 +75,30 @@ class Studied(NamedTuple):
 
 def study(text: str, by_person: bool) -> Studied:
     """What search is to know of a text; rules are looked for in what a person says."""
-    rules = rules_in(text) if by_person else ()
-    return Studied(rules, traits_of(text, len(rules)))
+    words = words_in(text[:_LOOKED_AT].lower())
+    rules = rules_in(text, words) if by_person else ()
+    return Studied(rules, _traits(text, words, len(rules)))
 
 
 def traits_of(text: str, rules: int = 0) -> int:
     """The traits of a text, which states so many rules, as one number, at least 0 and under 2**53; 0 without a word."""
+    return _traits(text, words_in(text[:_LOOKED_AT].lower()), rules)
+
+
+def _traits(text: str, words: Sequence[str], rules: int) -> int:
     said = text[:_LOOKED_AT]
-    words = WORD.findall(said.lower())
     if not words:
         return 0
+    is_plain = said.isascii()
     lists, whole = word_lists("traits"), max(1.0, len(text) / _LOOKED_AT)
     telling = len(words) - sum(map(STOP_WORDS.__contains__, words))
     names = _NAME.findall(said)
-    if not said.isascii():
+    if not is_plain:
         telling += sum(map(len, UNSPACED_RUN.findall(said)))
         names = [word for word in _INSIDE.findall(said) if word[0].isupper()]
     asked = sum(map(said.count, _ASKING))
     sentences = max(1, len(_SENTENCE.findall(said))) if asked else 1
-    is_counted = _DIGIT.search(said) is not None
+    is_counted = (_PLAIN_DIGIT if is_plain else _DIGIT).search(said) is not None
     values = {
         "ends_asking": any(mark in text for mark in _ASKING) and _ENDS_ASKING.search(text) is not None,
         "asks": asked > 0,

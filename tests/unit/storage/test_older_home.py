@@ -102,6 +102,13 @@ def test_the_doctor_is_content_and_the_order_is_that_of_recording(home: Path, ha
             assert [message.uid for message in messages_of(tx, conversation["uid"])] == recorded
 
 
+def test_its_full_text_is_merged_in_steps_from_now_on(home: Path, harken: Harken) -> None:
+    harken.record_message("c", "user", "hello")
+    with closing(sqlite3.connect(home / "harken.db")) as database:
+        merging = dict(database.execute("SELECT k, v FROM entry_index_config"))
+    assert (merging["automerge"], merging["crisismerge"]) == (8, 64)
+
+
 def test_it_is_counted_once_and_shown_by_what_is_kept(home: Path, harken: Harken) -> None:
     counts = harken.maintenance.status().counts
     rows = rows_of(home)

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 
-from sqlalchemy import ColumnElement, and_, false, func, or_, select
+from sqlalchemy import ColumnElement, Insert, and_, false, func, literal_column, or_, select
 
 from harken.config.sections import WorkerConfig
 from harken.providers.summarizer import EXTRACTIVE
-from harken.storage.ports import Transaction
+from harken.storage.ports import Dialect, Transaction
 from harken.storage.state import get_setting, set_setting
 from harken.storage.tables import conversations, counters, exchanges, joined, messages, refers, same, summaries
 
@@ -92,10 +93,16 @@ def drop_model(tx: Transaction, model: str) -> None:
 def note_imported(tx: Transaction, last_numbers: Mapping[str, int]) -> None:
     """Remember up to which exchange an import filled conversations, by their ids."""
     # In one order everywhere, so that two writers never wait for each other.
-    for uid, number in sorted(last_numbers.items()):
-        row = {"tenant": tx.tenant, "name": _IMPORTED + uid, "value": number}
-        changes = {"value": number}
-        tx.connection.execute(tx.dialect.upsert(counters, row, ("name",), changes, where=counters.c.value < number))
+    counted = sorted(last_numbers.items())
+    rows = [{"tenant": tx.tenant, "name": _IMPORTED + uid, "value": number} for uid, number in counted]
+    tx.dialect.execute_each(tx.connection, _raise_number(tx.dialect), rows)
+
+
+@cache
+def _raise_number(dialect: Dialect) -> Insert:
+    """Made once: it runs with every transaction of an import."""
+    new: ColumnElement[int] = literal_column("excluded.value")
+    return dialect.upsert(counters, {}, ("name",), {"value": new}, where=counters.c.value < new)
 
 
 def is_new_exchange(since: datetime | None) -> ColumnElement[bool]:

@@ -60,7 +60,7 @@ WRITER_TIMEOUT_SECONDS = 30.0
 _FUNCTION = "user-defined function"
 # Ctrl-C came while one of them ran; it comes in the main thread alone.
 _STOPPED = threading.Event()
-_STEP_SECONDS = 0.003
+_STEP_SECONDS = 0.001
 # The rest of an error's code says which kind of busy it is.
 _PRIMARY_CODE = 0xFF
 _COMPILER, _BY_PLACE = dialect(paramstyle="named"), dialect(paramstyle="qmark")
