@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import sqlite3
 import zlib
 from collections.abc import Callable, Iterator
@@ -30,11 +31,20 @@ TALK = [
 ]
 
 
-@pytest.fixture
-def told(cli: CommandLine, tmp_path: Path) -> CommandLine:
-    path = tmp_path / "talk.jsonl"
+@pytest.fixture(scope="module")
+def told_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home with the talk, to copy."""
+    place = tmp_path_factory.mktemp("told")
+    path = place / "talk.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in TALK), encoding="utf-8")
+    cli = CommandLine(place / "home", place, {"HARKEN_EMBEDDER": "none"})
     cli("import", path)
+    return cli.home
+
+
+@pytest.fixture
+def told(cli: CommandLine, told_home: Path) -> CommandLine:
+    shutil.copytree(told_home, cli.home)
     return cli
 
 

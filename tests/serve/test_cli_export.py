@@ -18,7 +18,7 @@ from harken.engine import Harken
 from harken.testing import EmbeddingServer
 
 # Ten and more batches of an import, a few of them before anything shows on the disk.
-MANY = 8000
+MANY = 3000
 
 
 @pytest.fixture

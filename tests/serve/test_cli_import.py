@@ -219,7 +219,7 @@ def test_an_import_that_cannot_be_meant_is_one_line_and_exit_code_2(
 def test_ctrl_c_ends_an_import_with_130_and_the_next_run_completes_it(
     cli: CommandLine, write: Write, tmp_path: Path
 ) -> None:
-    total = 6000
+    total = 3000
     lines = ({"conversation": f"c{n % 50}", "role": "user", "content": f"thing {n}"} for n in range(total))
     path = write("many.jsonl", lines)
     for _ in range(20):

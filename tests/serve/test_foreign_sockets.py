@@ -30,6 +30,8 @@ pytestmark = [
 
 STRANGER = 65534
 CONTROL = b"control"
+# Where nobody answers, a hook waits so long.
+DEADLINE_SECONDS = 1.5
 PROMPT = "What was agreed on about the harbour plan?"
 # Listens as another user, tells how many bytes came on each connection, and answers whatever came.
 PROGRAM = """
@@ -174,7 +176,7 @@ def test_a_hook_says_nothing_to_it_and_nothing_of_it(attacked: Attacked, tmp_pat
     agent = CodingAgent(attacked.cli, tmp_path, "session")
     agent.say("user", "The harbour plan was agreed on.")
     with no_daemon(attacked.cli):
-        assert agent.hook(event, prompt=PROMPT) == ""
+        assert agent.hook(event, DEADLINE_SECONDS, prompt=PROMPT) == ""
     check_unheard(attacked)
 
 

@@ -108,7 +108,8 @@ def test_a_file_that_cannot_be_read_there_does_not_stop_the_rest(
 def test_a_process_that_dies_is_one_clear_failure_and_the_next_import_completes_it(
     place: RecordedHome, tmp_path: Path, by_processes: None
 ) -> None:
-    file = write_talks(tmp_path / "talks.jsonl", 4000)
+    count = 2000
+    file = write_talks(tmp_path / "talks.jsonl", count)
 
     def kill(_at: Progress) -> None:
         for reader in readers_of(os.getpid()):
@@ -117,10 +118,10 @@ def test_a_process_that_dies_is_one_clear_failure_and_the_next_import_completes_
     report = ImportReport()
     with pytest.raises(ImportStoppedError, match=r"was killed \(signal 9\).*import again"):
         Importer(place.recorder, kill).run(Jsonl(), [file], report)
-    assert 0 < report.added < 4000
+    assert 0 < report.added < count
     assert place.doctor() == []
     again = Importer(place.recorder).run(Jsonl(), [file])
-    assert (report.added + again.added, again.known) == (4000, report.added)
+    assert (report.added + again.added, again.known) == (count, report.added)
     assert place.doctor() == []
 
 
@@ -141,7 +142,7 @@ def test_however_an_import_ends_its_processes_end_and_the_next_one_completes_it(
 ) -> None:
     if cores < 2:
         pytest.skip("with one core nothing is read by another process")
-    messages = 9000
+    messages = 3600
     file = write_talks(tmp_path / "talks.jsonl", messages)
     with under_way(cli, file) as (process, readers):
         assert readers

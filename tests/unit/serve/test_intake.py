@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from coding_agent import eventually
 from harken.errors import StoreError
-from harken.serve.daemon import spool
+from harken.serve.daemon import run, spool
 from harken.serve.daemon.run import TranscriptWatcher
 from harken.serve.daemon.spool import Transcript
 
@@ -48,7 +48,8 @@ def store() -> Store:
 
 
 @pytest.fixture
-def intake(reports: Path, store: Store) -> Iterator[TranscriptWatcher]:
+def intake(reports: Path, store: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[TranscriptWatcher]:
+    monkeypatch.setattr(run, "_POLL_SECONDS", 0.1)
     made = TranscriptWatcher(reports, store.bring_in)
     made.start()
     yield made

@@ -11,6 +11,7 @@ import pytest
 from sqlalchemy import URL
 
 from harken.engine import Harken
+from harken.storage.postgres import store
 from harken.testing import HashingEmbedder
 from postgres_server import PostgresServer
 
@@ -55,8 +56,9 @@ def test_many_at_once_after_the_server_was_started_again(harken: Harken, postgre
 
 
 def test_who_listens_is_woken_for_what_nobody_heard_before_also_after_a_lost_connection(
-    harken: Harken, postgres: PostgresServer, server_url: URL
+    harken: Harken, postgres: PostgresServer, server_url: URL, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(store, "_RECONNECT_SECONDS", 0.1)
     woken = threading.Semaphore(0)
     stop = harken.store.listen(woken.release)
     assert stop is not None
