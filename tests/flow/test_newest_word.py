@@ -91,6 +91,11 @@ def test_another_value_for_the_same_matter_corrects(earlier: str, later: str) ->
         ("I ran 5 miles with Anna in the park.", "I read 7 books."),
         ("If the library has 45 sources, I sort them by theme.", "My Zotero library has 52 sources, by theme."),
         ("My score improved from 65% to 82% in the quiz.", "My score improved from 78% to 88% in the quiz."),
+        ("The old tram carries 90 people.", "The new bus carries 60 people."),
+        ("The first lesson takes 40 minutes.", "The second lesson takes 50 minutes."),
+        ("Der Kater wiegt 5 Kilo.", "Der Hund wiegt 12 Kilo."),
+        ("I live in Hamburg.", "My uncle moved to Berlin."),
+        ("I live in Hamburg.", "She moved to Berlin."),
     ],
 )
 def test_what_only_resembles_does_not(one: str, other: str) -> None:

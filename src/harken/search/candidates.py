@@ -450,7 +450,8 @@ class Gate:
             return None
         if similarity >= self.bar(is_untrusted):
             return True
-        is_nearly_near = similarity >= self.threshold + min(0.0, self.raised) - self.leeway
+        # Where words of the query were never said, those that were make up for less.
+        is_nearly_near = similarity >= self.threshold + min(self.raised, self.raised / 2) - self.leeway
         return None if is_nearly_near and has_words and not is_untrusted else False
 
 
@@ -495,6 +496,11 @@ class RareWords:
         """The words that may be rare."""
         return distinctive_terms(query.terms)[:_MOST_TERMS]
 
+    @property
+    def said(self) -> int:
+        """How many of them anybody has said."""
+        return sum(1 for holders in self.holders.values() if holders)
+
     def held_by(self, entry_id: int) -> list[str]:
         """Those that an entry has."""
         return [term for term, holders in self.holders.items() if entry_id in holders]
@@ -507,5 +513,4 @@ class RareWords:
         held = len(self.held_by(entry_id))
         if is_untrusted:
             return 0 < held == len(self.holders)
-        said = sum(1 for holders in self.holders.values() if holders)
-        return held > 0 and (2 * held >= len(self.holders) or (is_near and held > 1 and 2 * held >= said))
+        return held > 0 and (2 * held >= len(self.holders) or (is_near and held > 1 and 2 * held >= self.said))

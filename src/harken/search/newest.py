@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from difflib import SequenceMatcher
@@ -32,6 +32,12 @@ _DATE = re.compile(rf"\b(?:({_MONTH})\s+(\d{{1,2}})|(\d{{1,2}})\.?\s+({_MONTH}))
 _NUMBER = re.compile(r"(?<![\w.,])([$€£]?)(\d[\d,]*(?:\.\d+)?)(?![\d.]*\d)\s?(%|[^\W\d_]+)?")
 _DIGIT = re.compile(r"\d")
 _YEAR = re.compile(r"(?:19|20)\d\d")
+# Before where somebody lives: it is not the speaker.
+_SOMEBODY = re.compile(
+    r"\b(?:(?:my|our|his|her|their|mein\w*|unser\w*|mon|ma|mes|mi|mis|mio|mia|meu|minha|мо[йяи]|наш\w*)\s+[^\W\d_]+"
+    r"|he|she|they|er|sie|il|elle|él|ella|lui|lei|ele|ela|он|она|они)\s+(?:\w+\s+){0,2}$",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +45,14 @@ class _Clause:
     """A part of a sentence that states something.
 
     Attributes:
-        matter: the beginnings of its words that say something, values left out.
+        said: the beginnings of its words but stop words, values left out; `matter` those of them that say something.
         values: by what they are values of: a unit, a date, a home.
         changes: it says that something is otherwise now.
         left: what it says to hold no longer.
     """
 
     words: tuple[str, ...]
+    said: frozenset[str]
     matter: frozenset[str]
     values: Mapping[str, frozenset[str]]
     changes: bool
@@ -61,10 +68,12 @@ class _Clause:
         bare = _DATE.sub(" ", text) if values else text
         bare = now.sub(" ", bare) if is_new else bare
         words = tuple(word.lower() for word in WORD.findall(bare))
-        told = distinctive_terms(word for word in words if not any(map(str.isdigit, word)) and "'" not in word)
-        telling = [word for word in told if word not in STOP_WORDS]
+        plain = [word for word in words if not any(map(str.isdigit, word)) and "'" not in word]
+        said, told = (
+            _begun(word for word in each if word not in STOP_WORDS) for each in (plain, distinctive_terms(plain))
+        )
         left = frozenset(_behind(text, "left"))
-        return cls(words, frozenset(word[:_STEM] for word in telling), values, is_new or bool(left), left)
+        return cls(words, said, told, values, is_new or bool(left), left)
 
     def corrects(self, earlier: _Clause) -> bool:
         """Whether this, said later, gives another value to the matter of that."""
@@ -75,6 +84,8 @@ class _Clause:
             return False
         shared = len(self.matter & earlier.matter)
         is_same = shared >= _SHARE * len(self.matter | earlier.matter) and shared >= (1 if self.changes else _SHARED)
+        # "The staging server has 16 GB" and "the production server has 64 GB" are of two matters.
+        is_same = is_same and (self.changes or self.said <= earlier.said or self.said >= earlier.said)
         for kind in kinds:
             # Where a clause has two of a kind, nobody knows which of them is meant.
             one, two = self.values[kind], earlier.values[kind]
@@ -154,7 +165,11 @@ def _values_may_differ(one: str, two: str) -> bool:
 
 @lru_cache(maxsize=512)
 def _stems(text: str) -> frozenset[str]:
-    return frozenset(word[:_STEM] for word in WORD.findall(text.lower()) if word not in STOP_WORDS)
+    return _begun(word for word in WORD.findall(text.lower()) if word not in STOP_WORDS)
+
+
+def _begun(words: Iterable[str]) -> frozenset[str]:
+    return frozenset(word[:_STEM] for word in words)
 
 
 @lru_cache(maxsize=512)
@@ -191,7 +206,7 @@ def _telling_clauses(text: str) -> tuple[_Clause, ...]:
 
 
 def _values(text: str) -> list[tuple[str, str]]:
-    home = [("home", value) for value in _behind(text, "home")]
+    home = [("home", value) for value in _behind(text, "home", _SOMEBODY)]
     if not _DIGIT.search(text):
         return home
     dates = [((first or second), day_first or day) for first, day, day_first, second in _DATE.findall(text)]
@@ -202,8 +217,9 @@ def _values(text: str) -> list[tuple[str, str]]:
     return found + home
 
 
-def _behind(text: str, section: str) -> list[str]:
-    ends = (match.end() for match in phrases("change", section).finditer(text))
+def _behind(text: str, section: str, unless_before: re.Pattern[str] | None = None) -> list[str]:
+    found = phrases("change", section).finditer(text)
+    ends = (match.end() for match in found if not (unless_before and unless_before.search(text[: match.start()])))
     following = (WORD.search(text, end) for end in ends)
     return [word[0].lower() for word in following if word and word[0].lower() not in STOP_WORDS]
 

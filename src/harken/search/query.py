@@ -118,7 +118,8 @@ def courtesies() -> tuple[Courtesies, ...]:
     for language in _LANGUAGES:
         own = word_lists(f"courtesies/{language}")
         plain = own.get("plain", STOP_WORDS | small_talk()) | own.get("light", frozenset()) | shared["plain"]
-        found.append(Courtesies(plain, plain | own["polite"], shared["markers"], shared["asking"]))
+        asking = shared["asking"] | (frozenset() if language == "english" else shared["asking_abroad"])
+        found.append(Courtesies(plain, plain | own["polite"], shared["markers"], asking))
     return tuple(found)
 
 
@@ -135,7 +136,7 @@ def asks_nothing(query: Query, least_tokens: int) -> bool:
 
 
 def names_question(query: Query) -> bool:
-    """Whether a word shows that something is asked for: when, who, remind."""
+    """Whether an English word shows that something is asked for: when, who, remind."""
     return not query.words.isdisjoint(word_lists("courtesies/any_language")["asking"])
 
 

@@ -23,11 +23,16 @@ from harken.text import tokens
 # What a query asks of in words that nobody has said is less likely to have been talked about: so much more similarity
 # is asked for where none of its telling words was said, in proportion where some were.
 _FOR_UNSAID = 0.12
-# One rare word says less of what a text is about than two: with it alone a text may only be so much less similar than
-# the threshold. "painted" brought sunsets back for "Who painted The Night Watch?".
+# One rare word says less of what a text is about than two: with it alone, where nobody has said the others, a text may
+# only be so much less similar than the threshold; else it makes up for nothing. "painted" brought sunsets back for "Who
+# painted The Night Watch?".
 _FOR_ONE_WORD = 0.04
-# What resembles small talk by so little less than what was said, or more, asks for nothing that was said.
-_NEARER_THAN_TALK = 0.02
+# Where one message is near enough, others may be so much less similar: the prompt is about what was said here, and
+# which of it answers is for the order to say (ADR 20).
+_ALONGSIDE = 0.1
+# What resembles small talk by so little less than what was said, or more, asks for nothing that was said; what has a
+# word that asks, by so much more: no question of LoCoMo's or BEAM's is nearer to small talk than to what answers it.
+_NEARER_THAN_TALK, _NEARER_TO_TALK = 0.02, 0.04
 # How many of each list are fused: of a segment fewer do than of a whole store.
 _DEPTH = 80
 # The best so many times as many as wanted are tried: some say the same, or do not fit.
@@ -229,10 +234,11 @@ class _SegmentSearch:
     def _is_talk(self, found: Candidates) -> bool:
         if self.asked is None or not self.asked.is_english:
             return self.asked is not None and self.session.is_courtesy(self.asked)
-        if self.gate.threshold is None or not self.gate.leeway or names_question(self.query):
+        if self.gate.threshold is None or not self.gate.leeway:
             return False
         nearest = max((self.gate.threshold, *found.similarity.values()))
-        return self.session.likeness_to_talk(self.asked) > nearest - _NEARER_THAN_TALK
+        margin = _NEARER_TO_TALK if names_question(self.query) else -_NEARER_THAN_TALK
+        return self.session.likeness_to_talk(self.asked) > nearest + margin
 
     def _passing(self, found: Candidates, seen: set[int], most: int) -> dict[int, Reason]:
         """Those that may come back, each with the reason."""
@@ -258,16 +264,29 @@ class _SegmentSearch:
                 how = "nearly near enough" if entry_id in found.similarity else "has no vector"
                 words = f"{how}, and has of the query's {of} rare words: {', '.join(held)}"
                 passing[entry_id] = Reason("words", len(held) / of, words)
-        # Near enough by the threshold itself, and by words: that brings its answer too.
+        # Near enough by the threshold itself, and by words: that brings its answer too, and what else is on the matter.
         least = 1.0 if self.gate.threshold is None else self.gate.threshold
         near = [entry_id for entry_id in passing if found.similarity.get(entry_id, -1.0) >= least]
-        return self._partners(found, near, seen) | passing
+        return self._alongside(found, near, seen) | self._partners(found, near, seen) | passing
 
     def _has_words(self, found: Candidates, entry_id: int) -> bool:
-        similarity, is_alone = found.similarity.get(entry_id), len(self.rare.held_by(entry_id)) == 1
-        if similarity is not None and is_alone and similarity < (self.gate.threshold or -1.0) - _FOR_ONE_WORD:
-            return False
-        return self.rare.admit(entry_id, similarity is not None, found.facts[entry_id].trust.is_untrusted)
+        similarity, is_untrusted = found.similarity.get(entry_id), found.facts[entry_id].trust.is_untrusted
+        if self.asked is not None and entry_id not in found.elsewhere and len(self.rare.held_by(entry_id)) == 1:
+            if self.rare.said > 1 or (similarity or 1.0) < (self.gate.threshold or -1.0) - _FOR_ONE_WORD:
+                return False
+        return self.rare.admit(entry_id, similarity is not None, is_untrusted)
+
+    def _alongside(self, found: Candidates, near: Collection[int], seen: set[int]) -> dict[int, Reason]:
+        """What is nearly as near as it must be, where something is near enough; nothing where somebody set the bar."""
+        if not near or not self.gate.leeway or self.gate.threshold is None:
+            return {}
+        least = self.gate.threshold - _ALONGSIDE
+        return {
+            entry_id: Reason("similarity", similarity, "nearly near enough, beside what is")
+            for entry_id, similarity in found.similarity.items()
+            if similarity >= least and entry_id in found.facts and entry_id not in seen
+            if not found.facts[entry_id].trust.is_untrusted
+        }
 
     def _partners(self, found: Candidates, passing: Collection[int], seen: set[int]) -> dict[int, Reason]:
         """What answers, or asks, that which is near enough: the decision often has none of the question's words."""

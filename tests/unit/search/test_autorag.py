@@ -136,15 +136,35 @@ def test_one_that_is_nearly_near_enough_comes_back_by_its_rare_words(place: Reco
     assert talk.texts(relevance_threshold=0.6) == []
 
 
-@pytest.mark.parametrize(("missing", "comes_back"), [(0.02, True), (0.06, False)])
-def test_with_one_rare_word_alone_a_text_must_be_nearer(place: RecordedHome, missing: float, comes_back: bool) -> None:
-    said, query = "the canary sang all morning in its little cage by the open window", "who has painted a canary there?"
-    place.talk("talk", said, GARDEN, "somebody painted the fence and somebody else painted the garden door")
+def test_one_rare_word_alone_does_not_bring_back_what_is_not_near_enough(place: RecordedHome) -> None:
+    said = "the canary sang all morning in its little cage by the open window"
+    place.talk("talk", said, GARDEN, "the fence wants new paint before the winter comes")
     embedder = HashingEmbedder(1024)
-    similarity = float(embedder.embed_passages([said])[0] @ embedder.embed_query(query))
-    talk = Talk(place, threshold=similarity + missing)
+
+    def comes_back(query: str) -> bool:
+        similarity = float(embedder.embed_passages([said])[0] @ embedder.embed_query(query))
+        talk = Talk(place, threshold=similarity + 0.02)
+        talk.embed()
+        return said in talk.texts(query)
+
+    assert not comes_back("who has painted a canary there?")
+    assert comes_back("who has heard a canary sang there?")
+
+
+def test_what_is_nearly_near_enough_comes_along_with_what_is(place: RecordedHome) -> None:
+    said = "when it rains the canary does not go out a lot"
+    beside = "when does a canary come back when it was out in the cold all night"
+    place.talk("talk", said, GARDEN, "priya moved every single deploy to thursday long before", "noted", beside)
+    embedder = HashingEmbedder(1024)
+    high, low = map(float, embedder.embed_passages([said, beside]) @ embedder.embed_query(QUERY))
+    assert 0.02 < high - low < 0.08
+    talk = Talk(place, threshold=high - 0.01)
     talk.embed()
-    assert (said in talk.texts(query)) is comes_back
+    assert set(talk.texts()) == {said, beside}
+    assert talk.texts(relevance_threshold=high - 0.01) == [said]
+    alone = Talk(place, threshold=high + 0.01)
+    alone.embed()
+    assert alone.texts() == []
 
 
 def test_four_come_back_unless_somebody_says_otherwise(talk: Talk, place: RecordedHome) -> None:
@@ -224,7 +244,8 @@ def test_what_resembles_small_talk_more_than_what_was_said_brings_nothing(talk: 
     talk.embedder._space = _latin_only(talk.embedder)
     recall = Talk.recall(talk, query)
     assert (recall.items, recall.notes) == ((), ("It resembles small talk more than anything that was said.",))
-    assert talk.texts("who said thank you so much for your help upstairs?") == [said]
+    # What has a word that asks must resemble it more.
+    assert talk.texts("who said thank you all so much for your help upstairs with the piano?") == [said]
     assert talk.texts(query, relevance_threshold=0.01) == [said]
 
 

@@ -25,7 +25,16 @@ Going forward, please cite your sources.
 Be concise.
 No emojis please.
 Thanks! Also, never suggest pork dishes.
+Omit the greetings in your replies.
+Whenever you name a price, add tax.
+For anything legal, tell me to see a lawyer.
+From today on, branches named after the ticket.
+Celsius only, please.
+I go by Alex.
 Antworte immer auf Deutsch.
+Duz mich ruhig.
+Keine Tabellen mehr.
+Ab jetzt nur noch kurze Antworten.
 Nenn mich Max.
 Ab jetzt bitte nur noch metrische Einheiten.
 Réponds toujours en français.
@@ -33,17 +42,25 @@ Appelle-moi Léa.
 Je préfère les trains aux avions.
 Responde siempre en español.
 Llámame Paco.
+Trátame de tú.
+A partir de hoy, las fechas siempre en formato corto.
 De ahora en adelante, usa euros.
 Chiamami Gio.
+Diamoci del tu.
+Vouvoyez-moi.
 Preferisco risposte brevi.
 Me chame de Duda.
 A partir de agora, responda em português.
 Всегда отвечай на русском.
 Называй меня Саша.
+Обращайтесь ко мне на вы.
+Больше никаких таблиц.
+Даты всегда пиши целиком.
 Впредь используй метрические единицы.
 请总是用中文回答
 以后请用公制单位
 叫我小王
+回答要简短
 """
 NO_RULES = """
 I always loved painting as a kid.
@@ -57,6 +74,12 @@ What do you prefer, tea or coffee?
 Do you always use tabs?
 Can you fix the bug in the parser?
 From now on I'm going to eat healthier.
+From now on the office is closed on Fridays.
+I go by bus on Mondays.
+For every guest, we bake a cake.
+Whenever you came to visit, we baked a cake.
+Wir haben keine Milch mehr.
+Больше никогда туда не поеду.
 Use the second approach.
 Don't worry about it.
 Please don't hesitate to ask.

@@ -17,7 +17,7 @@ from harken.model.conversations import UNTRUSTED
 from harken.storage.entries import scope_conditions
 from harken.storage.ports import Holding, RowScope, Scored, TextIndex
 from harken.storage.positions import TURNS_OUT_OF_TIME
-from harken.storage.statements import bare
+from harken.storage.statements import bare, bare_each
 from harken.storage.tables import entries
 from harken.text.words import STOP_WORDS, spaced
 

@@ -1,0 +1,87 @@
+"""Are standing rules, and corrections of what was said before, told from sentences of the same words that are neither?
+
+    python benchmarks/rules.py [--misses] [--no-keep]
+
+The sentences of benchmarks/rules_held_out.toml, each by itself: what the patterns of `harken.text.rules` take for a
+rule, and which statements `harken.search.newest` takes for a correction of an earlier one. Words alone decide.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tomllib
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from harken.search.newest import corrects
+from harken.text.rules import rules_in
+from report import keep, show
+
+DATA = Path(__file__).with_name("rules_held_out.toml")
+_RESAMPLED, _WITHIN = 2_000, (2.5, 97.5)
+
+
+def measured(found: Sequence[bool], wrong: Sequence[bool], what: str) -> dict[str, Any]:
+    """Precision and recall, with intervals by resampling, from what was found of right ones and of wrong ones."""
+    right, false = np.array(found, dtype=np.float64), np.array(wrong, dtype=np.float64)
+    random = np.random.default_rng(16)
+    of_right = random.choice(right, (_RESAMPLED, len(right)))
+    of_false = random.choice(false, (_RESAMPLED, len(false)))
+    recall = of_right.mean(axis=1)
+    precision = of_right.sum(axis=1) / np.maximum(1.0, of_right.sum(axis=1) + of_false.sum(axis=1))
+    return {
+        "what": what,
+        "right": len(found),
+        "wrong": len(wrong),
+        "recall": round(float(right.mean()), 3),
+        "recall_95": [round(float(each), 3) for each in np.percentile(recall, _WITHIN)],
+        "precision": round(float(right.sum() / max(1.0, right.sum() + false.sum())), 3),
+        "precision_95": [round(float(each), 3) for each in np.percentile(precision, _WITHIN)],
+    }
+
+
+def rules(data: Mapping[str, Any], misses: bool) -> list[dict[str, Any]]:
+    """A row for all languages, and one for each."""
+    found = {language: [bool(rules_in(text)) for text in texts] for language, texts in data["rules"].items()}
+    wrong = {language: [bool(rules_in(text)) for text in texts] for language, texts in data["not_rules"].items()}
+    if misses:
+        for name, marks, is_right in (("rules", found, True), ("not_rules", wrong, False)):
+            for language, each in marks.items():
+                for text, mark in zip(data[name][language], each, strict=True):
+                    if mark is not is_right:
+                        print(f"{name}, {language}: {text}")
+    rows = [measured(list(chain(*found.values())), list(chain(*wrong.values())), "rules")]
+    return rows + [measured(found[language], wrong[language], f"rules, {language}") for language in found]
+
+
+def corrections(data: Mapping[str, Any], misses: bool) -> list[dict[str, Any]]:
+    """One row for all pairs."""
+    marks = {
+        name: [corrects(new, old) for old, new in data[name]["pairs"]] for name in ("corrections", "not_corrections")
+    }
+    if misses:
+        for name, is_right in (("corrections", True), ("not_corrections", False)):
+            for (old, new), mark in zip(data[name]["pairs"], marks[name], strict=True):
+                if mark is not is_right:
+                    print(f"{name}: {old} | {new}")
+    return [measured(marks["corrections"], marks["not_corrections"], "corrections")]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--misses", action="store_true", help="print what was taken for the other")
+    parser.add_argument("--no-keep", action="store_true", help="print only")
+    arguments = parser.parse_args()
+    data = tomllib.loads(DATA.read_text("utf-8"))
+    rows = [*rules(data, arguments.misses), *corrections(data, arguments.misses)]
+    show("Rules and corrections", rows)
+    if not arguments.no_keep:
+        keep("rules", {"rows": rows})
+
+
+if __name__ == "__main__":
+    main()
