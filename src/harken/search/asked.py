@@ -97,7 +97,9 @@ def is_same_question(one: str, other: str, similarity: float | None = None) -> b
     held = share_held(shorter, longer)
     if held < _SHARE or held * len(shorter) < _LEAST_WORDS:
         return False
-    return similarity is not None or share_held(longer, shorter) >= _SHARE_OF_LONGER
+    if similarity is not None:
+        return True
+    return len(first.names) == len(second.names) and share_held(longer, shorter) >= _SHARE_OF_LONGER
 
 
 def _agree(one: Collection[str], other: Collection[str]) -> bool:
