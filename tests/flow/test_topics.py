@@ -152,7 +152,7 @@ def test_the_clock_has_moved_on_when_topics_are_due(harken: Harken, clock: Clock
     assert harken.topics.is_due()
     harken.topics.refresh()
     assert not harken.topics.is_due()
-    for number in range(10, 13):
+    for number in range(10, 20):
         talk(harken, "garden", number, THEMES["garden"].split())
     assert not harken.topics.is_due()
     clock.moment += timedelta(days=2)

@@ -96,7 +96,8 @@ _COMMANDS = {
     },
     "operations.status": {
         "status": "Show how much there is, and how it stands.",
-        "stats": "Count what was said, what came back by itself, and what models cost: by agent, project and month.",
+        "stats": "Count what was said, came back by itself and was useful, and what models cost: by agent, project, "
+        "month, week.",
     },
 }
 # A blank at which no line is broken.

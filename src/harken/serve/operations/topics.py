@@ -186,6 +186,7 @@ def _clusters(words: str, name: str) -> Operation[TopicsArguments, Shown]:
         TopicsAnswer if name == "topics" else type(None),
         command=words,
         help="Show what conversations are about, the largest topic first.",
+        is_long=True,
         show=_show_topics,
         is_paged=True,
     )
@@ -223,6 +224,7 @@ OPERATIONS = (
         DigestAnswer,
         lambda found, _wanted: _digest_answer(found),
         help="Print as Markdown what was decided in each topic of three conversations or more, and what is open.",
+        is_long=True,
         show=lambda printer, found: printer.write(_markdown(found)),
         shell_view=_digest_answer,
         is_paged=True,

@@ -33,7 +33,7 @@ class TopicTalk:
     text: str
 
 
-def list_talks(tx: Transaction) -> list[TopicTalk]:
+def list_talks(tx: Transaction, with_texts: bool = True) -> list[TopicTalk]:
     """Every conversation of a person, oldest first: no subagent's, no scheduled task's."""
     columns = (conversations.c.id, conversations.c.uid, conversations.c.created_at, conversations.c.title)
     found = (
@@ -45,7 +45,7 @@ def list_talks(tx: Transaction) -> list[TopicTalk]:
     rows = tx.connection.execute(found).all()
     said: dict[int, list[str]] = {}
     turns = _first_turns(tx, func.substr(entries.c.text, 1, _CHARS).label("text"))
-    for row in tx.connection.execute(turns):
+    for row in tx.connection.execute(turns) if with_texts else ():
         said.setdefault(row.conversation_id, []).append(row.text)
     return [
         TopicTalk(row.id, row.uid, row.created_at, row.key, "\n".join([row.title, *said.get(row.id, ())])[: 2 * _CHARS])
