@@ -26,6 +26,7 @@ from harken.record.ids import conversation_uid
 DATA = Path(__file__).with_suffix(".toml")
 BEGUN = datetime(2026, 3, 1, 9, tzinfo=UTC)
 NEW = conversation_uid("claude-code", "a new conversation")
+FRESH = 400
 HALVES = {"tuned": [0], "quoted": [1], "both": [0, 1]}
 
 
@@ -34,15 +35,20 @@ def questions(data: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     return {f"{each['sample_id']}/{number}": qa for each in data for number, qa in enumerate(each["qa"])}
 
 
-def others(known: dict[str, dict[str, Any]], repeats: dict[str, str]) -> list[str]:
-    """360 questions that were never asked, none of them about what answers one that was."""
+def others(known: dict[str, dict[str, Any]], repeats: dict[str, str]) -> tuple[list[str], list[str]]:
+    """360 questions that were never asked, none of them about what answers one that was; and fresh ones.
+
+    These were drawn when mistakes among the first had been looked at.
+    """
 
     def evidence(name: str) -> set[tuple[str, str]]:
         return {(name.partition("/")[0], turn) for turn in " ".join(known[name].get("evidence", [])).split()}
 
     taken = {turn for name in repeats if name in known for turn in evidence(name)}
     pool = [name for name in known if name not in repeats and taken.isdisjoint(evidence(name))]
-    return [known[name]["question"] for name in random.Random("others").sample(pool, 360)]
+    chosen = random.Random("others").sample(pool, 360)
+    fresh = random.Random("fresh").sample(sorted(set(pool) - set(chosen)), FRESH)
+    return [known[name]["question"] for name in chosen], [known[name]["question"] for name in fresh]
 
 
 def fill(harken: Harken, data: list[dict[str, Any]], asked: dict[str, dict[str, Any]], place: Path) -> None:
@@ -79,11 +85,13 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--half", choices=HALVES, default="both")
     arguments.add_argument("--show", action="store_true", help="Print what went wrong.")
+    arguments.add_argument("--fresh", action="store_true", help="Ask other questions that nobody has looked at, too.")
     given = arguments.parse_args()
     data = locomo.load(locomo.default_path())
     known, listed = questions(data), tomllib.loads(DATA.read_text(encoding="utf-8"))
     repeats = listed["repeats"]
-    prompts = [*others(known, repeats), *listed["others"]["said"]]
+    first, fresh = others(known, repeats)
+    prompts = [*first, *listed["others"]["said"]]
     with tempfile.TemporaryDirectory() as folder, Harken(Path(folder) / "home", env={}) as harken:
         fill(harken, data, {name: known[name] for name in repeats if name in known}, Path(folder))
         wanted = HALVES[given.half]
@@ -91,8 +99,11 @@ def main() -> None:
         missed = [said for _, said in again if not opening(harken, said)]
         rest = [each for number, each in enumerate(prompts) if number % 2 in wanted]
         mistaken = [(said, found) for said in rest if (found := opening(harken, said))]
+        again_mistaken = [(said, found) for said in fresh if given.fresh and (found := opening(harken, said))]
     right = len(again) - len(missed)
     print(f"{given.half}: of {len(again)} repeats {right} open with it, of {len(rest)} others {len(mistaken)}")
+    if given.fresh:
+        print(f"of {len(fresh)} fresh others {len(again_mistaken)}")
     for line in [*missed, *mistaken] if given.show else []:
         print(" ", line)
 

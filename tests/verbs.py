@@ -61,6 +61,8 @@ def calls(ids: Mapping[str, str]) -> Calls:
         ("tags", {}),
         ("conversation_title", {"on": ids["conversation"], "title": "The Aurora's quay"}),
         ("conversation_project", {"on": ids["conversation"], "project": ""}),
+        ("topics", {}),
+        ("digest", {"since": "yesterday"}),
         ("memory_review", {"id": ids["memory"], "by": "2020-01-31"}),
         ("memory_due", {"within": 1}),
         ("memory_confirm", {"id": ids["memory"]}),
@@ -89,6 +91,7 @@ def calls(ids: Mapping[str, str]) -> Calls:
 REFUSED: Calls = [
     ("rule_confirm", {"id": "ffffffffffff"}),
     ("rule_drop", {"id": "ffffffffffff"}),
+    ("topic_rename", {"id": "ffffffffffff", "name": "Quays"}),
     ("value_clusters", {}),
     ("value_members", {"cluster_id": "strategy_0"}),
     ("value_add", {"text": "Read the error first.", "cluster_id": "strategy_0"}),

@@ -247,15 +247,23 @@ class Chats:
             return given_to(tx, conversation_uid)
 
     def note_given(
-        self, conversation_uid: str, uids: Sequence[str], unless: Callable[[], bool], tokens: int = 0
+        self,
+        conversation_uid: str,
+        uids: Sequence[str],
+        unless: Callable[[], bool],
+        tokens: int = 0,
+        took: Sequence[tuple[str, float]] = (),
     ) -> bool:
-        """Note that a conversation is told these, unless nobody waits for it any more; whether somebody did."""
+        """Note that a conversation is told these, unless nobody waits for it any more; whether somebody did.
+
+        `took` are agents whose hooks were answered before, each with the milliseconds it took.
+        """
         with self._store.writing(of=INJECTIONS) as tx:
             # Asked now: the store may have been busy for longer than a hook waits.
             if unless():
                 return False
             note_given(tx, conversation_uid, uids, self._now())
-            note_recall(tx, conversation_uid, tokens, self._now())
+            note_recall(tx, conversation_uid, tokens, self._now(), took)
         return True
 
     def past_log(self, limit: int = 1000) -> list[Retrieval]:

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from harken.sources.experiences.values import Values
     from harken.sources.memories.memories import Memories
     from harken.sources.searches import SourceSearcher
+    from harken.sources.topics.topics import Topics
     from harken.sources.workspace.code import CodeIndex
     from harken.sources.workspace.commits import CommitIndex
     from harken.sources.workspace.documents import DocumentIndex
@@ -203,6 +204,13 @@ class Parts:
         from harken.sources.experiences.values import Values
 
         return Values(self.store, self.recorder, self.spaces.answering)
+
+    @lazy_part
+    def topics(self) -> Topics:
+        """What conversations are about, taken together."""
+        from harken.sources.topics.topics import Topics
+
+        return Topics(self.recorder, lambda: self._language_model)
 
     @lazy_part
     def code(self) -> CodeIndex:

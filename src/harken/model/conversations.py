@@ -464,7 +464,7 @@ class CoreFact:
 
 DERIVED_SOURCES = ("code", "commit", "document")
 """The sources that are read from the disk; a search sees them where it names them."""
-KEPT_FOLDERS = {"memory": "memories", "experience": "experiences", "value": "values"}
+KEPT_FOLDERS = {"memory": "memories", "experience": "experiences", "value": "values", "topic": "topics"}
 """The sources whose truth is the journal, each with its folder; no conversation is called so."""
 
 

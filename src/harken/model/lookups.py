@@ -76,10 +76,14 @@ UNKNOWN, NO_PROJECT = "unknown", "no project"
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """What there was of a conversation in a month; `UNKNOWN` where it is not, or no more, recorded.
+    """What there was of a conversation on a day; `UNKNOWN` where it is not, or no more, recorded.
 
     Attributes:
+        week: `2026-W48`; empty of what was counted by the month.
+        prompts: what persons said.
         recalls: how often something came back in it by itself, and in how many tokens.
+        judged: how often somebody has judged what came back, and how often it was useful.
+        used: how often an answer has used what came back.
         usd: what models cost for it.
     """
 
@@ -87,10 +91,37 @@ class Activity:
     channel: str
     project: str
     month: str
+    week: str = ""
     messages: int = 0
+    prompts: int = 0
     recalls: int = 0
     recall_tokens: int = 0
+    judged: int = 0
+    useful: int = 0
+    used: int = 0
     usd: Decimal = Decimal(0)
+
+
+@dataclass(frozen=True, slots=True)
+class HookTimes:
+    """How long hooks of an agent took in a week, from the daemon's first byte to its last; to the next step of a scale.
+
+    Attributes:
+        counts: how many took at most so many milliseconds.
+    """
+
+    agent: str
+    week: str
+    counts: Mapping[int, int]
+
+    def percentile(self, share: float) -> int:
+        """The milliseconds in which this share of them was answered, 0 to 1."""
+        wanted, seen = share * sum(self.counts.values()), 0
+        for milliseconds in sorted(self.counts):
+            seen += self.counts[milliseconds]
+            if seen >= wanted:
+                return milliseconds
+        return 0
 
 
 @dataclass(frozen=True, slots=True)

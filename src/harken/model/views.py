@@ -210,6 +210,45 @@ class LabelView(TypedDict):
     moved: bool
 
 
+class PlaceView(TypedDict):
+    """A conversation's place on the map, -1 to 1 each."""
+
+    id: str
+    title: str | None
+    x: float
+    y: float
+
+
+class TopicView(TypedDict):
+    """Conversations that are about the same; that of all others has no name."""
+
+    id: str
+    name: str
+    words: list[str]
+    named_by: str
+    updated_at: str
+    conversations: list[PlaceView]
+
+
+class DigestLineView(TypedDict):
+    """What a conversation came to; empty where nothing says so."""
+
+    conversation_id: str
+    at: str
+    title: str
+    decided: str
+    open: str
+
+
+class DigestTopicView(TypedDict):
+    """A topic with what its conversations came to, oldest first."""
+
+    id: str
+    name: str
+    words: list[str]
+    conversations: list[DigestLineView]
+
+
 class RatingView(TypedDict):
     """What all verdicts on something say together; its score is multiplied by the factor."""
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from harken.errors import NotFoundError, StoreReadOnlyError, UsageError
+from harken.model.lookups import HookTimes
 from harken.model.marks import ANSWER, OWNER, Rated, Verdict, factor_of, in_words
 from harken.model.views import RatingView, RecallView, format_moment
 from harken.record.recorder import Recorder
@@ -25,7 +26,7 @@ from harken.storage.records.recalls import (
     said_by_agent,
     texts_of,
 )
-from harken.storage.state import get_setting, set_setting
+from harken.storage.state import get_setting, hook_times, set_setting
 from harken.text.words import content_terms
 
 MAX_QUESTION_CHARS = 2000
@@ -164,6 +165,11 @@ class Feedback:
             )
             for each in given
         ]
+
+    def hook_times(self) -> list[HookTimes]:
+        """How long hooks took to answer, by agent and week, newest first."""
+        with self.recorder.store.reading() as tx:
+            return hook_times(tx)
 
     def notice(self) -> int:
         """Call useful what answers have used since this was last asked; how many that is.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from secrets import token_hex
@@ -16,7 +16,7 @@ from harken.storage.events import forget_rows
 from harken.storage.ports import Store, Transaction
 from harken.storage.positions import conversations_of_messages, message_counts
 from harken.storage.projects import project_row
-from harken.storage.records.rows import kept_times
+from harken.storage.records.rows import TOPIC, kept_times, topics_with
 from harken.storage.state import SCRUB_DUE, get_setting, set_setting
 from harken.storage.tables import conversations
 
@@ -49,7 +49,17 @@ def plan_messages(tx: Transaction, uids: Sequence[str], moment: datetime) -> For
     """
     places = conversations_of_messages(tx, uids)
     _check_present(uids, places, "message")
-    return ForgetPlan(tuple(Tombstone(uid, place, "message", moment) for uid, place in places.items()), len(places))
+    topics = _topics(tx, places.values(), moment)
+    graves = (Tombstone(uid, place, "message", moment) for uid, place in places.items())
+    return ForgetPlan((*graves, *topics), len(places))
+
+
+def _topics(tx: Transaction, conversation_uids: Iterable[str], moment: datetime) -> list[SavedRecord]:
+    """Topics of conversations that are forgotten, or a part of them: their names may be made of its words.
+
+    They are found again, with others.
+    """
+    return [SavedRecord(TOPIC, uid, moment, None) for uid in topics_with(tx, set(conversation_uids))]
 
 
 def plan_conversations(tx: Transaction, uids: Sequence[str], moment: datetime) -> ForgetPlan:
@@ -60,7 +70,8 @@ def plan_conversations(tx: Transaction, uids: Sequence[str], moment: datetime) -
     """
     sizes = message_counts(tx, uids)
     _check_present(uids, sizes, "conversation")
-    return ForgetPlan(tuple(Tombstone(uid, uid, "conversation", moment) for uid in sorted(sizes)), sum(sizes.values()))
+    graves = (Tombstone(uid, uid, "conversation", moment) for uid in sorted(sizes))
+    return ForgetPlan((*graves, *_topics(tx, sizes, moment)), sum(sizes.values()))
 
 
 def _check_present(uids: Sequence[str], present: Collection[str], kind: str) -> None:
@@ -92,7 +103,9 @@ def plan_tombstones(tx: Transaction, graves: Sequence[Grave]) -> ForgetPlan:
     single = [replace(one, conversation_uid=places[one.uid]) for one in tombstones if one.uid in places]
     whole = [one for one in tombstones if one.uid in sizes]
     saved = [grave for grave in graves if isinstance(grave, SavedRecord) and kept_times(tx, grave.source, [grave.uid])]
-    return ForgetPlan((*single, *whole, *saved), len(single) + sum(sizes.values()))
+    moment = max((grave.at for grave in (*single, *whole)), default=None)
+    topics = _topics(tx, {*places.values(), *sizes}, moment) if moment else []
+    return ForgetPlan((*single, *whole, *saved, *topics), len(single) + sum(sizes.values()))
 
 
 def forget(

@@ -37,10 +37,10 @@ _LEAST_TOLD = 5
 _MOST_READ, _MOST_WITHOUT = 24, 12
 # What asks for a time is not what asks for a place, however alike the rest is.
 _KINDS = {
-    "when": re.compile(r"\b(?:when|(?:what|which) (?:date|day|year|month|time)|how long ago)\b", re.I),
-    "where": re.compile(r"\b(?:where|(?:what|which) (?:place|city|country|town|location))\b", re.I),
+    "when": re.compile(r"\b(?:when|(?:what|which) (?:date|day|year|month|time)s?|how long ago)\b", re.I),
+    "where": re.compile(r"\b(?:where|(?:what|which)(?: \w+)? (?:place|city|country|town|location)s?)\b", re.I),
     "who": re.compile(r"\b(?:who|whom|whose)\b", re.I),
-    "why": re.compile(r"\b(?:why|what (?:reason|for|made|motivat\w+|inspired))\b", re.I),
+    "why": re.compile(r"\b(?:why|what (?:reason|made|motivat\w+|inspired))\b", re.I),
     "how many": re.compile(r"\bhow (?:many|much|often)\b", re.I),
     "how long": re.compile(r"\bhow long\b(?! ago)", re.I),
 }
@@ -97,7 +97,9 @@ def is_same_question(one: str, other: str, similarity: float | None = None) -> b
     held = share_held(shorter, longer)
     if held < _SHARE or held * len(shorter) < _LEAST_WORDS:
         return False
-    return similarity is not None or share_held(longer, shorter) >= _SHARE_OF_LONGER
+    if similarity is not None:
+        return True
+    return len(first.names) == len(second.names) and share_held(longer, shorter) >= _SHARE_OF_LONGER
 
 
 def _agree(one: Collection[str], other: Collection[str]) -> bool:
@@ -183,14 +185,23 @@ def may_be_asked_again(query: Query) -> bool:
 
 
 def askers_among(
-    facts: Mapping[int, EntryFacts], similarity: Mapping[int, float], keyword: Collection[int], threshold: float | None
+    query: Query,
+    facts: Mapping[int, EntryFacts],
+    similarity: Mapping[int, float],
+    keyword: Collection[int],
+    threshold: float | None,
 ) -> dict[int, float | None]:
     """Candidates that a person said and that may ask the same, each with its similarity on the scale of questions.
 
-    Those without a vector, as short ones are, are questions that have some of the words; few of either, for their texts
-    are read.
+    A question is asked again by questions alone. Those without a vector, as short ones are, have some of the words; few
+    of either, for their texts are read.
     """
-    mine = {id_: each for id_, each in facts.items() if each.role == Role.USER and each.source == MESSAGE_SOURCE}
+    asks = ASKS if is_bare_question(query.text) else 0
+    mine = {
+        id_: each
+        for id_, each in facts.items()
+        if each.role == Role.USER and each.source == MESSAGE_SOURCE and each.traits & asks == asks
+    }
     near = {id_: on_scale(similarity[id_], threshold) for id_ in mine if threshold is not None and id_ in similarity}
     best = sorted(near, key=lambda id_: -near[id_])[:_MOST_READ]
     found: dict[int, float | None] = {id_: near[id_] for id_ in best if near[id_] >= _WITH_WORDS}

@@ -302,7 +302,7 @@ class _PastSearch:
             self._rank(tx, everywhere)
             if may_be_asked_again(self.query):
                 near, threshold = everywhere.similarity, self.asked.space.threshold if self.asked else None
-                self.askers |= askers_among(everywhere.facts, near, everywhere.keyword, threshold)
+                self.askers |= askers_among(self.query, everywhere.facts, near, everywhere.keyword, threshold)
             ranked = rank_conversations(everywhere)
             of_others = {each.conversation_id for each in everywhere.facts.values() if each.project_id in others}
             shortlist = tuple(row for row in ranked if not others or row in of_others)

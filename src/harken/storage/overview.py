@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, date
 from functools import cache
 from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, Row, Select, bindparam, func, select, type_coerce
+from sqlalchemy import BigInteger, ColumnElement, Row, Select, and_, bindparam, case, func, select, type_coerce
 
 from harken.errors import NotFoundError
 from harken.model.conversations import MessageType, Role
 from harken.model.lookups import NO_PROJECT, UNKNOWN, Activity, ConversationFilter, ListedConversation
+from harken.model.marks import ANSWER, Verdict
 from harken.storage.conversations import project_in, read_conversation, resolve_uid
 from harken.storage.enrichment.spend import spent_by_item
 from harken.storage.enrichment.summaries import CONVERSATION
 from harken.storage.ports import Dialect, Transaction, rows_among, rows_by
 from harken.storage.positions import STEP
 from harken.storage.projects import project_row
-from harken.storage.records.marks import tagged, tags_of
-from harken.storage.state import recalls_by_month
+from harken.storage.records.marks import all_ratings, tagged, tags_of
+from harken.storage.state import recalls_by_day, week_of
 from harken.storage.tables import (
     conversations,
     exchanges,
@@ -36,7 +38,7 @@ from harken.text.words import content_terms, split_sentences
 
 _TITLE_CHARS, _LEAST_TERMS, _MOST_MESSAGES, _READ_CHARS = 70, 2, 16, 2_000
 _DAY_MICROSECONDS = 86_400_000_000
-_SHORT_CHARS, _MOST_ALIKE = 8, 9
+_SHORT_CHARS, _MOST_ALIKE, _MONTH_CHARS = 8, 9, 7
 
 
 def list_conversations(tx: Transaction, asked: ConversationFilter) -> tuple[list[ListedConversation], int]:
@@ -94,25 +96,37 @@ def short_id(tx: Transaction, uid: str) -> str:
 
 
 def read_activity(tx: Transaction) -> list[Activity]:
-    """What was said, what came back and what models cost, by conversation and month; to be added up."""
+    """What was said, what came back and what models cost, by conversation and day; to be added up."""
     heads = tx.select(conversations.c.id, conversations.c.uid, conversations.c.channel, projects.c.name)
     of_project = conversations.outerjoin(projects, refers(conversations.c.project_id, projects))
     known = {row.id: row for row in tx.connection.execute(heads.select_from(of_project))}
     ids = {row.uid: row.id for row in known.values()}
 
-    def line(row_id: int | None, month: str, **amounts: Any) -> Activity:
+    def line(row_id: int | None, day: str, **amounts: Any) -> Activity:
         head = known.get(row_id) if row_id is not None else None
         uid, channel, project = (head.uid, head.channel, head.name) if head else ("", UNKNOWN, UNKNOWN)
-        return Activity(uid, channel, project or NO_PROJECT, month, **amounts)
+        week = week_of(date.fromisoformat(day)) if len(day) > _MONTH_CHARS else ""
+        return Activity(uid, channel, project or NO_PROJECT, day[:_MONTH_CHARS], week, **amounts)
 
     day = (type_coerce(messages.c.created_at, BigInteger) // _DAY_MICROSECONDS).label("day")
-    said = tx.select(messages.c.conversation_id, day, func.count()).group_by(messages.c.conversation_id, day)
+    asks = and_(messages.c.role == Role.USER.value, messages.c.type == MessageType.TEXT.value)
+    counts = func.count(), func.sum(case((asks, 1), else_=0))
+    said = tx.select(messages.c.conversation_id, day, *counts).group_by(messages.c.conversation_id, day)
     lines = [
-        line(row_id, f"{from_microseconds(int(number) * _DAY_MICROSECONDS):%Y-%m}", messages=int(count))
-        for row_id, number, count in tx.connection.execute(said)
+        line(
+            row_id,
+            f"{from_microseconds(int(number) * _DAY_MICROSECONDS):%Y-%m-%d}",
+            messages=int(count),
+            prompts=int(prompts),
+        )
+        for row_id, number, count, prompts in tx.connection.execute(said)
     ]
-    for month, uid, times, tokens in recalls_by_month(tx):
-        lines.append(line(ids.get(uid), month, recalls=times, recall_tokens=tokens))
+    for of_day, uid, times, tokens in recalls_by_day(tx):
+        lines.append(line(ids.get(uid), of_day, recalls=times, recall_tokens=tokens))
+    for one in all_ratings(tx):
+        by_answer = one.by == ANSWER
+        amounts = {"used": 1} if by_answer else {"judged": 1, "useful": int(one.verdict is Verdict.USEFUL)}
+        lines.append(line(ids.get(one.given_to), f"{one.at.astimezone(UTC):%Y-%m-%d}", **amounts))
     spent = spent_by_item(tx)
     for table in (exchanges, segments):
         found = rows_by(tx, table.c.uid, {uid for _, uid, _ in spent}, table.c.uid, table.c.conversation_id)

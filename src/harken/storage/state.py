@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from functools import cache
 from typing import Any
 
 from sqlalchemy import Insert, Table, Text, and_, bindparam, case, func, literal_column, null, select
 
 from harken.model.conversations import REDACTED, CoreFact
+from harken.model.lookups import HookTimes
 from harken.storage.ports import Dialect, RowCount, Transaction, rows_by
 from harken.storage.tables import (
     conversations,
@@ -67,17 +68,49 @@ INJECTIONS = ("injections",)
 SCRUB_DUE = "store.scrub_due"
 
 
-_RECALLS, _RECALL_TOKENS = "recalls:", "recall_tokens:"
+_RECALLS, _RECALL_TOKENS, _HOOKS = "recalls:", "recall_tokens:", "hook_ms:"
+# The steps of the scale by which answers of hooks are counted, in milliseconds.
+_STEPS = (5, 10, 15, 20, 30, 40, 60, 80, 100, 150, 200, 300, 500, 1_000, 10_000)
 
 
-def note_recall(tx: Transaction, conversation_uid: str, tokens: int, now: datetime) -> None:
-    """Count that so many tokens came back in a conversation by themselves, in this month of UTC."""
-    mine = f"{now.astimezone(UTC):%Y-%m}:{conversation_uid}"
-    count_up(tx, {_RECALLS + mine: 1, _RECALL_TOKENS + mine: tokens})
+def note_recall(
+    tx: Transaction, conversation_uid: str, tokens: int, now: datetime, took: Sequence[tuple[str, float]] = ()
+) -> None:
+    """Count that so many tokens came back in a conversation by themselves, on this day of UTC.
+
+    Args:
+        tx: a writing transaction.
+        conversation_uid: where.
+        tokens: how many.
+        now: the moment.
+        took: agents whose hooks were answered since the last time, and in how many milliseconds.
+    """
+    day = now.astimezone(UTC)
+    mine, amounts = f"{day:%Y-%m-%d}:{conversation_uid}", dict[str, int]()
+    for agent, milliseconds in took:
+        step = next((step for step in _STEPS if milliseconds <= step), _STEPS[-1])
+        name = f"{_HOOKS}{week_of(day)}:{agent}:{step}"
+        amounts[name] = amounts.get(name, 0) + 1
+    count_up(tx, {**amounts, _RECALLS + mine: 1, _RECALL_TOKENS + mine: tokens})
 
 
-def recalls_by_month(tx: Transaction) -> list[tuple[str, str, int, int]]:
-    """(month, conversation, times, tokens) of what came back, in no order."""
+def week_of(day: date) -> str:
+    """`2026-W48`, by ISO 8601."""
+    year, week, _ = day.isocalendar()
+    return f"{year}-W{week:02}"
+
+
+def hook_times(tx: Transaction) -> list[HookTimes]:
+    """How long hooks took, by agent and week, newest first."""
+    found: dict[tuple[str, str], dict[int, int]] = {}
+    for name, count in read_counters(tx, _HOOKS).items():
+        week, agent, step = name.split(":")
+        found.setdefault((week, agent), {})[int(step)] = count
+    return [HookTimes(agent, week, counts) for (week, agent), counts in sorted(found.items(), reverse=True)]
+
+
+def recalls_by_day(tx: Transaction) -> list[tuple[str, str, int, int]]:
+    """(day, conversation, times, tokens) of what came back, in no order; an older Harken counted by the month."""
     tokens = read_counters(tx, _RECALL_TOKENS)
     return [
         (*name.split(":", 1), times, tokens.get(name, 0))  # type: ignore[misc]

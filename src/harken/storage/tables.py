@@ -500,6 +500,5 @@ commit_files = table(
 # How far each project's history was read, and in which bounds.
 histories = table("histories", *ids("project_id"), *texts("head"), *moments("since"), *numbers("most_commits"))
 
-# Groups of conversations that are about the same: made again from vectors, but kept, so that each stays in its place.
-topics = table("topics", *texts("uid", "name", "words", "named_by"), *reals("x", "y"), *moments("updated_at"))
-topic_places = table("topic_places", *texts("conversation_uid", "topic_uid?"), *reals("x", "y"))
+# Groups of conversations that are about the same, each member with its place on the map.
+topics = saved_table("topics", *texts("name", "named_by"), *columns(Listed, "words", "members"))

@@ -23,8 +23,9 @@ def command_of(operation: AnyOperation) -> click.Command:
     def run(as_json: bool, **given: Any) -> None:
         session: CommandSession = click.get_current_context().obj
         given = {each.name: _read(each, given[each.name]) for each in shown}
-        # What stands on this command line beside the home, and a chat's own store, no daemon knows.
-        is_own = session.opened is not None or session.overrides or session.is_verbose
+        # What stands on this command line beside the home, and a chat's own store, no daemon knows; and hooks wait for
+        # it while it does what takes long.
+        is_own = session.opened is not None or session.overrides or session.is_verbose or operation.is_long
         answer = None if is_own else ask_daemon(session.home, operation, given, as_json)
         if answer is None:
             try:

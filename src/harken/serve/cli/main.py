@@ -27,7 +27,15 @@ _COMMANDS = {
         "premortem": "Print what has gone wrong in work of DOMAIN, and why, before it begins.",
     },
     "operations.conversations": {
-        "list": "List conversations by day, project or agent; `harken show 2` shows the second."
+        "list": "List conversations by day, project or agent; `harken show 2` shows the second.",
+    },
+    "cli.naming": {
+        "conversations": "Correct what a conversation is called and belongs to; see what they are about.",
+        "tag": "List all tags; give some to a conversation or a memory, take some from it.",
+    },
+    "operations.topics": {
+        "digest": "Print as Markdown what was decided in each topic of three conversations or more, and what is open.",
+        "topics": "Show what conversations are about, the largest topic first.",
     },
     "cli.upkeep": {
         "backup": "Write one file with everything, while others go on using the store.",
@@ -81,10 +89,6 @@ _COMMANDS = {
     "operations.rules": {
         "rules": "List the rules and preferences that you have stated, newest first; confirm one, drop one."
     },
-    "operations.labels": {
-        "conversations": "Correct what a conversation is called and belongs to; see what they are about.",
-        "tag": "List all tags; give some to a conversation or a memory, take some from it.",
-    },
     "cli.past": {"rag": "Past conversations that come back by themselves: show and change how."},
     "operations.searching": {
         "search": "Find what was said or saved, by word and by meaning; code, commits and documents with --source.",
@@ -92,7 +96,8 @@ _COMMANDS = {
     },
     "operations.status": {
         "status": "Show how much there is, and how it stands.",
-        "stats": "Count what was said, what came back by itself, and what models cost: by agent, project and month.",
+        "stats": "Count what was said, came back by itself and was useful, and what models cost: by agent, project, "
+        "month, week.",
     },
 }
 # A blank at which no line is broken.
@@ -113,6 +118,8 @@ SECTIONS = {
             "rules",
             "tag",
             "conversations",
+            "topics",
+            "digest",
             "forget",
             "status",
             "stats",

@@ -6,6 +6,7 @@ import signal
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from decimal import Decimal
 from math import ceil
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harken.errors import HarkenError, UsageError
+from harken.errors import HarkenError, MissingExtraError, UsageError
 from harken.serve.cli.reporting import pipeline_lines, source_name, summaries_words, summarizer_lines, title_line
 from harken.serve.cli.session import CommandAnswer, CommandSession, on_store, print_json, with_json
 from harken.serve.operations.operation import view_of
@@ -67,6 +68,10 @@ def _until_idle(session: CommandSession, harken: Harken, as_json: bool) -> None:
         with session.progress("Embedding", "texts") as show:
             done = harken.embed(show, patient=True)
     session.tell(as_json, {"summarized": made, "embedded": done}, f"Embedded {counted(done, 'text')}.")
+    # Without what finds clusters there are none, and nobody has asked for them here.
+    with suppress(MissingExtraError):
+        if harken.topics.is_due():
+            harken.topics.refresh()
     for report in harken.background.status():
         if report.blocked_reason:
             session.note(f"{report.name}: {report.blocked_reason}")

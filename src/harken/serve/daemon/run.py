@@ -98,10 +98,7 @@ class Daemon:
         self._database = str(harken.home / DATABASE_NAME)
         self._opened = _identity(self._database)
         self._own: _Identity = None
-        self.watcher = TranscriptWatcher(
-            Path(paths.reports),
-            lambda transcript: harken.import_transcripts(transcript.format, [transcript.path], is_live=True),
-        )
+        self.watcher = TranscriptWatcher(Path(paths.reports), self._bring_in)
         self.mcp = Mount(harken)
         self._beginning = threading.Thread(target=self._begin, name="harken-begin", daemon=True)
         self._remote = remote
@@ -193,6 +190,15 @@ class Daemon:
             gc.collect()
             gc.freeze()
         self.is_loading = False
+
+    def _bring_in(self, transcript: Transcript) -> None:
+        """Import a transcript, and see whether its answers have used what was recalled for them."""
+        self._harken.import_transcripts(transcript.format, [transcript.path], is_live=True)
+        try:
+            self._harken.feedback.notice()
+        except HarkenError as error:
+            # The transcript is in; what was used is looked for again with the next one.
+            _log.warning("use_not_noticed", error_class=type(error).__name__)
 
     def _start_workers(self) -> None:
         try:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 from harken.context.compose import OTHER_PROJECT
@@ -39,6 +42,7 @@ _log = Log(__name__)
 _DEFAULT_DOMAIN = "debugging"
 _EXPERIENCES_SHOWN = 4
 _LINE_TOKENS = 80
+_MOST_TIMES = 500
 # Of each kind so many are looked at: those that are near are few.
 _LIMIT = 10
 # What failed is told at the end of what is printed, however much that is.
@@ -84,12 +88,14 @@ class Hooks:
         reports: folder where transcripts that have grown are put down.
         unwritten: those that could not be, the disk being full, say; whoever reads the folder tries again.
         is_loading: whether the model is not there yet: a prompt is then looked for by its words alone.
+        took: how many milliseconds the last answers took, each with its agent, which nobody has written down yet.
     """
 
     harken: Harken
     reports: str
     unwritten: set[Transcript] = field(default_factory=set)
     is_loading: Callable[[], bool] = lambda: False
+    took: deque[tuple[str, float]] = field(default_factory=partial(deque, maxlen=_MOST_TIMES))
 
     def answer(self, event: str, agent: str, content: bytes, is_gone: Callable[[], bool] = lambda: False) -> bytes:
         """Return what the hook is to print; nothing where nothing matters.
@@ -97,6 +103,13 @@ class Hooks:
         The content is what the agent told its hook, unread. Where `is_gone` says that nobody waits for the answer any
         more, the same is told another time.
         """
+        began = perf_counter()
+        try:
+            return self._answer(event, agent, content, is_gone)
+        finally:
+            self.took.append((agent, 1000 * (perf_counter() - began)))
+
+    def _answer(self, event: str, agent: str, content: bytes, is_gone: Callable[[], bool]) -> bytes:
         payload = read_payload(content)
         transcripts = grown(event, agent, payload)
         if payload is None or transcripts is None:
@@ -112,8 +125,12 @@ class Hooks:
             return b""
         if answer.given:
             told = answer.conversation_uid, answer.given, is_gone, tokens.estimate(answer.text)
-            if not self.harken.chats.note_given(*told):
+            # Of the answers before this one, for which nobody has written: that would be a transaction of its own.
+            before = list(self.took)
+            if not self.harken.chats.note_given(*told, before):
                 return b""
+            for _ in before:
+                self.took.popleft()
         called = payload.get("hook_event_name")
         said = {"hookEventName": called if isinstance(called, str) else event, "additionalContext": answer.text}
         return json.dumps({"hookSpecificOutput": said}).encode()

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from harken.jobs.workers import WorkerReport
     from harken.model.lookups import Activity
 
+# So many weeks are printed; programs get all.
+_WEEKS = 8
 # Workers, and what they make, as reports name them.
 CONVERSATION, EXCHANGE, TOOLS, SEGMENT, EMBEDDINGS = "conversation", "exchange", "tools", "segment", "embeddings"
 
@@ -158,23 +160,42 @@ def report_line(report: WorkerReport) -> str:
 
 
 class StatsLine(TypedDict):
-    """What there was of an agent or a project, or in a month of UTC; of all where it has no name."""
+    """What there was of an agent or a project, or in a month or a week of UTC; of all where it has no name.
+
+    `useful_share` is that of what was judged, null where nothing was; `used` counts answers that used what came back.
+    """
 
     name: str
     conversations: int
     messages: int
+    prompts: int
     recalls: int
     recall_tokens: int
+    judged: int
+    useful_share: float | None
+    used: int
     spend_usd: float
 
 
+class HookLine(TypedDict):
+    """How long hooks of an agent took in a week, in milliseconds."""
+
+    agent: str
+    week: str
+    count: int
+    p50_ms: int
+    p95_ms: int
+
+
 class StatsAnswer(TypedDict):
-    """What was said, what came back by itself, and what models cost."""
+    """What was said, what came back by itself and of what use it was, what models cost, how long hooks took."""
 
     agents: list[StatsLine]
     projects: list[StatsLine]
     months: list[StatsLine]
+    weeks: list[StatsLine]
     total: StatsLine
+    hooks: list[HookLine]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,9 +205,24 @@ class NoArguments:
 
 def _stats(harken: Harken, _wanted: NoArguments, _caller: Caller) -> StatsAnswer:
     activity = harken.maintenance.activity()
-    months = sorted(_by(activity, "month"), key=itemgetter("name"))
+    months, weeks = (sorted(_by(activity, name), key=itemgetter("name")) for name in ("month", "week"))
+    hooks = [
+        HookLine(
+            agent=each.agent,
+            week=each.week,
+            count=sum(each.counts.values()),
+            p50_ms=each.percentile(0.5),
+            p95_ms=each.percentile(0.95),
+        )
+        for each in harken.feedback.hook_times()
+    ]
     return StatsAnswer(
-        agents=_by(activity, "channel"), projects=_by(activity, "project"), months=months, total=_sum("", activity)
+        agents=_by(activity, "channel"),
+        projects=_by(activity, "project"),
+        months=months,
+        weeks=weeks,
+        total=_sum("", activity),
+        hooks=hooks,
     )
 
 
@@ -194,32 +230,42 @@ def _by(activity: Sequence[Activity], name: str) -> list[StatsLine]:
     """A line for each, those first of which most was said."""
     groups: dict[str, list[Activity]] = {}
     for each in activity:
-        groups.setdefault(getattr(each, name), []).append(each)
+        if key := getattr(each, name):
+            groups.setdefault(key, []).append(each)
     return sorted((_sum(group, lines) for group, lines in groups.items()), key=lambda line: -line["messages"])
 
 
 def _sum(name: str, lines: Sequence[Activity]) -> StatsLine:
+    judged = sum(each.judged for each in lines)
     return StatsLine(
         name=name,
         conversations=len({each.conversation_uid for each in lines if each.messages}),
         messages=sum(each.messages for each in lines),
+        prompts=sum(each.prompts for each in lines),
         recalls=sum(each.recalls for each in lines),
         recall_tokens=sum(each.recall_tokens for each in lines),
+        judged=judged,
+        useful_share=round(sum(each.useful for each in lines) / judged, 4) if judged else None,
+        used=sum(each.used for each in lines),
         spend_usd=float(sum(each.usd for each in lines)),
     )
 
 
 def _show_stats(session: Printer, found: StatsAnswer) -> None:
-    tables = {"agents": found["agents"], "projects": found["projects"], "months": found["months"]}
+    tables = {name: found[name] for name in ("agents", "projects", "months")} | {"weeks": found["weeks"][-_WEEKS:]}
     width = max(len(name) for lines in tables.values() for name in ("projects", *(line["name"] for line in lines)))
+    heads = ("messages", "conversations", "prompts", "recalls", "their tokens", "useful", "used", "spend")
     for title, lines in {**tables, "in all": [found["total"]]}.items():
-        heads = ("messages", "conversations", "recalls", "their tokens", "spend")
         session.say((f"{title:<{width}}  " + "  ".join(f"{head:>13}" for head in heads), "bold"))
         for line in lines:
-            counts = (line["messages"], line["conversations"], line["recalls"], line["recall_tokens"])
-            cells = [*(f"{count:,}" for count in counts), f"${line['spend_usd']:,.4f}"]
+            counts = (line["messages"], line["conversations"], line["prompts"], line["recalls"], line["recall_tokens"])
+            share = "" if line["useful_share"] is None else f"{line['useful_share']:.0%} of {line['judged']:,}"
+            cells = [*(f"{count:,}" for count in counts), share, f"{line['used']:,}", f"${line['spend_usd']:,.4f}"]
             session.say(f"{line['name']:<{width}}  " + "  ".join(f"{cell:>13}" for cell in cells))
         session.say()
+    for each in found["hooks"][:_WEEKS]:
+        times = f"{each['p50_ms']} ms, 95 % within {each['p95_ms']} ms"
+        session.say(f"hooks of {each['agent']}, {each['week']}: {each['count']:,} answered, half within {times}")
 
 
 OPERATIONS = (
@@ -240,7 +286,8 @@ OPERATIONS = (
     ),
     Operation(
         "stats",
-        "Count what was said, what came back by itself, and what models cost: by agent, project and month.",
+        "Count what was said, came back by itself and was useful, and what models cost: by agent, project, month and "
+        "week.",
         NoArguments,
         _stats,
         "Statistics",

@@ -47,7 +47,6 @@ _KEYS = {
     "cluster_members": ("cluster_uid", "experience_uid"),
     "checks": ("result_uid",),
     "injections": ("conversation_uid", "ref_uid"),
-    "topic_places": ("conversation_uid",),
 }
 # By name: the table, the columns, and of which rows.
 _INDEXES = {

@@ -55,6 +55,14 @@ def ratings_in(tx: Transaction, folder: str) -> list[Rated]:
     return sorted(map(_rated, rows), key=lambda one: (one.at, one.uid))
 
 
+def all_ratings(tx: Transaction) -> list[Rated]:
+    """Every verdict that is in force."""
+    told: dict[str, list[Rated]] = {}
+    for row in tx.connection.execute(tx.select(ratings)):
+        told.setdefault(row.ref_uid, []).append(_rated(row))
+    return [one for each in told.values() for one in in_force(each)]
+
+
 def drop_ratings(tx: Transaction, *, folder: str | None = None, ref_uids: Sequence[str] = ()) -> None:
     """Remove the verdicts of a folder, or those on some things."""
     if folder is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
@@ -35,9 +35,10 @@ from harken.storage.tables import (
     refers,
     same,
     tombstones,
+    topics,
 )
 
-MEMORY = "memory"
+MEMORY, TOPIC = "memory", "topic"
 # Of the event itself; all other columns are fields of the record.
 _OF_THE_EVENT = frozenset({"id", "tenant", "uid", "project_id", "updated_at"})
 _MOST = 2**63
@@ -124,6 +125,7 @@ KEPT: dict[str, SavedSource] = {
     MEMORY: SavedSource(MEMORY, memories, _memory_entries, local=frozenset({"accessed_at"})),
     EXPERIENCE: SavedSource(EXPERIENCE, experiences, lambda kept: experience_entries(read_experience(kept))),
     VALUE: SavedSource(VALUE, learned_values, lambda kept: value_entries(read_value(kept))),
+    TOPIC: SavedSource(TOPIC, topics, lambda _kept: []),
 }
 SOURCE_OF_FOLDER = {KEPT_FOLDERS[source]: source for source in KEPT}
 
@@ -277,6 +279,14 @@ def due_memories(tx: Transaction, at: datetime, uids: Sequence[str] | None = Non
     )
     due = due if uids is None else due.where(memories.c.uid.in_(uids))
     return [(row.uid, row.held) for row in tx.connection.execute(due.order_by(memories.c.review_by, memories.c.id))]
+
+
+def topics_with(tx: Transaction, conversation_uids: Collection[str]) -> list[str]:
+    """The ids of topics that have any of these conversations, whose words may be theirs."""
+    rows = tx.connection.execute(tx.select(topics.c.uid, topics.c.name, topics.c.members)) if conversation_uids else ()
+    return [
+        row.uid for row in rows if row.name and not set(conversation_uids).isdisjoint(each[0] for each in row.members)
+    ]
 
 
 def accessed_times(tx: Transaction, uids: Sequence[str]) -> dict[str, datetime]:

@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from harken.search.asked import AskedBefore, is_same_question, may_be_asked_again
+from harken.search.query import parse_query
+
+NOW = datetime(2026, 9, 20, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "similarity", "same"),
+    [
+        ("Which port does the importer listen on?", "What port is the importer listening on?", None, True),
+        ("Which port does the importer listen on?", "How was your weekend at the lake?", None, False),
+        ("Which port does the importer listen on?", "What do we tell the auditors?", 0.95, True),
+        ("When did Maria adopt her dog?", "Where did Maria adopt her dog?", 0.95, False),
+        ("When did Maria adopt her dog?", "When did Peter adopt his dog, and Maria's?", 0.84, True),
+        ("When did Maria adopt her dog?", "When did Peter adopt his dog?", 0.95, False),
+        ("What happened in 2021 at the harbour?", "What happened in 2022 at the harbour?", 0.97, False),
+        ("Which port does the importer listen on?", "What port is the importer listening on?", 0.5, False),
+    ],
+)
+def test_questions_are_the_same_by_their_words_or_their_meaning_and_never_against_names(
+    one: str, other: str, similarity: float | None, same: bool
+) -> None:
+    assert is_same_question(one, other, similarity) is same
+    assert is_same_question(other, one, similarity) is same
+
+
+@pytest.mark.parametrize("prompt", ["commit and push it", "run the tests again, please", "why?", "thanks, go on"])
+def test_what_is_asked_every_day_is_nothing_that_was_asked_before(prompt: str) -> None:
+    assert not may_be_asked_again(parse_query(prompt))
+
+
+def test_the_sentence_counts_this_time_and_says_a_year_where_it_is_another() -> None:
+    at = tuple(datetime(year, month, day, 12, tzinfo=UTC) for year, month, day in ((2025, 8, 9), (2026, 9, 2)))
+    asked = AskedBefore(at, "exchange", "conversation", "We use Valkey.")
+    assert asked.sentence(NOW) == "Asked before: 9 August 2025, 2 September (3rd time). Then decided: We use Valkey."
+    assert AskedBefore(at * 5, "e", "c", "").sentence(NOW).endswith("(11th time).")

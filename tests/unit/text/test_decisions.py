@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+import pytest
+
+from harken.text.decisions import decision_in, open_in
+
+
+@pytest.mark.parametrize(
+    ("texts", "decided"),
+    [
+        (
+            ["There are three ways. We decided to keep Redis for sessions. Anything else?"],
+            "We decided to keep Redis for sessions.",
+        ),
+        (["We'll use port 8080.", "No: let's go with port 9090 instead."], "No: let's go with port 9090 instead."),
+        (["Quay seven is free for the Aurora. The weather is fine."], "Quay seven is free for the Aurora."),
+        (["Wir haben uns für Hamburg entschieden."], "Wir haben uns für Hamburg entschieden."),
+        (["Shall we use Redis?"], ""),
+        ([], ""),
+    ],
+)
+def test_the_last_sentence_that_decides_stands_before_one_that_answers(texts: list[str], decided: str) -> None:
+    assert decision_in(texts, ["quay", "aurora"]) == decided
+
+
+def test_what_is_open_is_said_by_the_last_such_sentence() -> None:
+    assert open_in(["The backup is still open. It is late."]) == "The backup is still open."
+    assert open_in(["All is done."]) == ""
