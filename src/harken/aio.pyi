@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any, BinaryIO, Self, TypeVar
 
@@ -41,7 +41,9 @@ from harken.model.experiences import Experience, Lesson, RootCause, Value
 from harken.model.lookups import (
     Activity,
     ConversationFilter,
+    Injection,
     ListedConversation,
+    Page,
     Retrieval,
     Rule,
     SearchResult,
@@ -68,6 +70,14 @@ Result = TypeVar("Result")
 class Calls:
     async def run(self, call: Callable[[], Result]) -> Result: ...
     def finish(self) -> None: ...
+
+class AsyncArchive:
+    async def page(self, uid: str, offset: int | None = ..., limit: int = ...) -> Page: ...
+    async def days(self) -> dict[date, int]: ...
+    async def recalls(
+        self, limit: int = ..., before: datetime | None = ..., conversation_uid: str | None = ...
+    ) -> list[Injection]: ...
+    async def indexed(self) -> list[tuple[str, str, int]]: ...
 
 class AsyncContextAssembler:
     async def assemble_context(
@@ -162,7 +172,12 @@ class AsyncChats:
     async def latest(self, directory: str, conversation_uid: str) -> list[Quote]: ...
     async def given(self, conversation_uid: str) -> set[str]: ...
     async def note_given(
-        self, conversation_uid: str, uids: Sequence[str], unless: Callable[[], bool], tokens: int = ...
+        self,
+        conversation_uid: str,
+        reasons: Mapping[str, str],
+        unless: Callable[[], bool],
+        tokens: int = ...,
+        event: str | None = ...,
     ) -> bool: ...
     async def past_log(self, limit: int = ...) -> list[Retrieval]: ...
     async def summarize(self) -> int: ...
@@ -445,6 +460,7 @@ class AsyncValues:
     async def whole_uid(self, uid: str) -> str: ...
 
 class AsyncHarken:
+    archive: AsyncArchive
     assembler: AsyncContextAssembler
     background: AsyncBackground
     bench: AsyncBench
@@ -556,6 +572,7 @@ class AsyncHarken:
         rerank: bool | None = ...,
         directory: str | Path | None = ...,
         conversation: str | None = ...,
+        threshold: float | None = ...,
     ) -> SearchResult: ...
     async def show(self, uid: str, reach: int = ...) -> Surroundings: ...
     async def close(self) -> None: ...

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -233,14 +233,22 @@ class Chats:
             return given_to(tx, conversation_uid)
 
     def note_given(
-        self, conversation_uid: str, uids: Sequence[str], unless: Callable[[], bool], tokens: int = 0
+        self,
+        conversation_uid: str,
+        reasons: Mapping[str, str],
+        unless: Callable[[], bool],
+        tokens: int = 0,
+        event: str | None = None,
     ) -> bool:
-        """Note that a conversation is told these, unless nobody waits for it any more; whether somebody did."""
+        """Note that a conversation is told these, unless nobody waits for it any more; whether somebody did.
+
+        The reasons are by id, in words of ours alone; the event is its agent's, at which they are told.
+        """
         with self._store.writing(of=INJECTIONS) as tx:
             # Asked now: the store may have been busy for longer than a hook waits.
             if unless():
                 return False
-            note_given(tx, conversation_uid, uids, self._now())
+            note_given(tx, conversation_uid, reasons, self._now(), event)
             note_recall(tx, conversation_uid, tokens, self._now())
         return True
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from harken.context.compose import marked, on_one_scale
-from harken.context.render import Quote, speakers
+from harken.context.render import Quote, likeness, speakers
 from harken.model.conversations import (
     DERIVED_SOURCES,
     ContextItem,
@@ -33,6 +33,7 @@ from harken.text.shown import one_line
 from harken.text.words import content_terms
 
 _LAST_EXCHANGES = 3
+_LATEST = "the last conversation of this project"
 SAVED = SearchScope(sources=("memory", "experience", "value"))
 MOST_SAVED, _SAVED_SHOWN = 12, 4
 # What one of them may take of a chat's context; its file or its id tells the rest.
@@ -73,7 +74,7 @@ def known_quotes(
                 admitted = rare.admit(entry.id, is_near, is_untrusted)
             if admitted and (item := item_of(tx, hit)):
                 text = tokens.clip_middle(item.content, _KNOWN_TOKENS)
-                quotes.append(_quote(hit, text))
+                quotes.append(_quote(hit, text, gate.threshold))
     return quotes[:_SAVED_SHOWN]
 
 
@@ -82,13 +83,14 @@ def saved_quotes(found: SearchResult, untrusted_margin: float) -> list[Quote]:
     gate = Gate(found.threshold, untrusted_margin)
     # By meaning alone: one shared word is no reason to tell of something that nobody asked for.
     near = [hit for hit in found.hits if gate.admits(hit.similarity, hit.entry.trust.is_untrusted)]
-    once = {hit.entry.ref_uid: _quote(hit, hit.entry.text) for hit in reversed(near)}
+    once = {hit.entry.ref_uid: _quote(hit, hit.entry.text, found.threshold) for hit in reversed(near)}
     return list(reversed(once.values()))[:_SAVED_SHOWN]
 
 
-def _quote(hit: Hit, text: str) -> Quote:
+def _quote(hit: Hit, text: str, threshold: float | None) -> Quote:
     entry, project = hit.entry, other_project(hit)
-    return Quote(text, entry.source, entry.ref_uid, "", entry.created_at, entry.trust.value, project=project)
+    why = likeness("its text", hit.similarity, threshold) + (" · shares words" if hit.keyword_rank else "")
+    return Quote(text, entry.source, entry.ref_uid, "", entry.created_at, entry.trust.value, project=project, why=why)
 
 
 def past_items(conversations: Sequence[PastConversation], untrusted_weight: float = 1.0) -> list[ContextItem]:
@@ -139,7 +141,8 @@ def latest_quotes(store: Readable, project_ids: Collection[int], conversation_ui
     if not latest.title and not lines:
         return []
     text = "\n".join([f'Last conversation "{latest.title or "untitled"}"', *lines])
-    return [Quote(text, "conversation", latest.uid, "", latest.created_at, latest.trust.value, whole)]
+    facts = latest.uid, "", latest.created_at, latest.trust.value, whole
+    return [Quote(text, "conversation", *facts, why=_LATEST)]
 
 
 def _tells_whole(summary: str, said: Sequence[Message]) -> bool:

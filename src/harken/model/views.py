@@ -137,6 +137,26 @@ class RetrievalView(TypedDict):
     at: str
 
 
+class InjectedView(TypedDict):
+    """One thing that came back by itself, as it stands now; without a source where nothing of that id is there."""
+
+    id: str
+    source: str
+    text: str
+    why: str | None
+    conversation_id: str | None
+
+
+class InjectionView(TypedDict):
+    """What an agent's model was told at one moment, and at which event of the agent."""
+
+    conversation_id: str
+    title: str
+    at: str
+    event: str | None
+    items: list[InjectedView]
+
+
 class MemoryView(TypedDict):
     """A saved memory."""
 

@@ -381,7 +381,8 @@ retrievals = table(
 )
 
 # What hooks gave to conversations: ids, never words.
-injections = table("injections", *texts("conversation_uid", "ref_uid"), *moments("at"))
+# Why something came back, and at what event of its agent; unknown of what came before the two were kept.
+injections = table("injections", *texts("conversation_uid", "ref_uid"), *moments("at"), *texts("event?", "why?"))
 
 memories = saved_table(
     "memories",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typing_extensions import TypedDict
 
 from harken.model.arguments import OFFSET, Argument, Spelling
-from harken.model.views import ListedView
+from harken.model.views import ConversationView, InjectionView, ListedView, MessageView
 from harken.serve.operations.operation import HIDDEN, Caller, Operation, Printer, Project, number_listed, view_of
 from harken.text.dates import parse_since, parse_until
 from harken.text.shown import counted, one_line, readable_age, readable_bytes
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from harken.model.lookups import ListedConversation
 
 _DAY, _PROJECT, _AGENT = "day", "project", "agent"
-_OUTLINE_CHARS = 100
+_OUTLINE_CHARS, _MOST_SUBAGENTS, _MOST_RECALLS = 100, 100, 1000
 
 
 class ListAnswer(TypedDict):
@@ -44,6 +44,9 @@ class ListArguments:
     ] = None
     until: Annotated[str | None, Argument("Only where nothing was said after this day.", most=100)] = None
     subagents: Annotated[bool, Argument("Those of subagents as well.")] = False
+    parent: Annotated[
+        str | None, Argument("Only those of the subagents of this conversation: its whole id.", most=200, is_rare=True)
+    ] = None
     by: Annotated[str, Argument("How they are grouped.", choices=(_DAY, _PROJECT, _AGENT), is_shared=False)] = _DAY
     limit: Annotated[int, Argument("How many at most.", 1, 200), Spelling(limits=(1, 100_000))] = 30
     page: Annotated[int, Argument("The second so many, the third…", 1, is_shared=False)] = 1
@@ -82,6 +85,7 @@ def _list(harken: Harken, wanted: ListArguments, caller: Caller) -> Listing:
             since=parse_since(wanted.since, now) if wanted.since else None,
             until=parse_until(wanted.until, now) if wanted.until else None,
             with_subagents=wanted.subagents,
+            parent=wanted.parent,
             limit=wanted.limit,
             offset=offset,
         )
@@ -165,6 +169,97 @@ def _size(messages: int, chars: int) -> str:
     return f"{counted(messages, 'message')}, {readable_bytes(chars)}"
 
 
+class SaidView(MessageView):
+    """A message, its segment, and its branch: of what was said again in another way, the first message's own name."""
+
+    segment_id: str
+    branch: str | None
+
+
+class ReadAnswer(TypedDict):
+    """So many messages of a conversation, oldest first, from `offset` on, of `total`; and what came back in it.
+
+    `parent` is the conversation whose subagent spoke here.
+    """
+
+    conversation: ConversationView
+    parent: str | None
+    messages: list[SaidView]
+    offset: int
+    total: int
+    next_offset: int | None
+    subagents: list[ListedView]
+    recalls: list[InjectionView]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadArguments:
+    """What to read, and from where on."""
+
+    id: Annotated[
+        str, Argument("Of a conversation, or of a message or an exchange in it; or the beginning of it.", 6, 200)
+    ]
+    offset: Annotated[
+        int | None,
+        Argument("How many messages to pass over; left out, the page that has the message, or the first.", 0, 10**9),
+    ] = None
+    limit: Annotated[int, Argument("How many messages at most.", 1, 200)] = 50
+
+
+def _read(harken: Harken, wanted: ReadArguments, _caller: Caller) -> ReadAnswer:
+    from harken.model.lookups import ConversationFilter
+
+    page = harken.archive.page(wanted.id, wanted.offset, wanted.limit)
+    head = page.conversation
+    of_agents = ConversationFilter(parent=head.uid, limit=_MOST_SUBAGENTS)
+    title = head.title or harken.maintenance.titles([head.uid]).get(head.uid, "")
+    return ReadAnswer(
+        conversation={**head.view(), "title": title},
+        parent=head.parent_uid,
+        messages=[_said(message) for message in page.messages],
+        offset=page.offset,
+        total=page.total,
+        next_offset=page.next_offset,
+        subagents=view_of(harken.maintenance.conversations(of_agents)[0]),
+        recalls=view_of(harken.archive.recalls(_MOST_RECALLS, conversation_uid=head.uid)),
+    )
+
+
+def _said(message: Message) -> SaidView:
+    branch = message.metadata.get("branch")
+    return {
+        **message.view(),
+        "segment_id": message.segment_uid,
+        "branch": branch if isinstance(branch, str) else None,
+    }
+
+
+class DayView(TypedDict):
+    """A day of the clock of the machine on which the memory is, and how many questions were asked on it."""
+
+    day: str
+    questions: int
+
+
+class DaysAnswer(TypedDict):
+    """Days on which something was asked, oldest first."""
+
+    days: list[DayView]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DaysArguments:
+    """Which days."""
+
+    since: Annotated[str | None, Argument("Not before this: 2026-05-08, '2 years ago'.", most=100)] = None
+
+
+def _days(harken: Harken, wanted: DaysArguments, _caller: Caller) -> DaysAnswer:
+    since = parse_since(wanted.since, datetime.now(UTC)).astimezone().date() if wanted.since else None
+    found = harken.archive.days().items()
+    return DaysAnswer(days=[DayView(day=str(day), questions=n) for day, n in found if since is None or day >= since])
+
+
 OPERATIONS = (
     Operation(
         "conversations",
@@ -177,5 +272,22 @@ OPERATIONS = (
         help="List conversations by day, project or agent; `harken show 2` shows the second.",
         show=_show_list,
         is_paged=True,
+    ),
+    Operation(
+        "read_conversation",
+        "Read a conversation as it was said, page by page, with its segments, branches and subagents, and what came "
+        "back in it by itself, and why.",
+        ReadArguments,
+        _read,
+        "Read a conversation as it was said",
+        ReadAnswer,
+    ),
+    Operation(
+        "days",
+        "Count the questions of each day.",
+        DaysArguments,
+        _days,
+        "Days",
+        DaysAnswer,
     ),
 )

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, inspect, text
 
 from harken.errors import SchemaError
 
-HEAD = "0013"
+HEAD = "0014"
 # Alembic keeps what it works on in module globals, so two stores cannot be upgraded in two threads at once.
 _ONE_AT_A_TIME = threading.Lock()
 
