@@ -265,6 +265,13 @@ def test_a_form_without_the_token_of_this_browser_changes_nothing(harken: Harken
     assert harken.memories.get(uid)
 
 
+def test_a_form_of_our_own_is_taken_though_browsers_withhold_its_origin(harken: Harken, viewer: Viewer) -> None:
+    content = f"csrf={viewer.browsers.csrf(viewer.cookie)}".encode()
+    assert viewer.ask("POST", "/do/examine", content, origin="null", sec_fetch_site="same-origin").status_code == 200
+    for site in ("", "none", "same-site", "cross-site"):
+        assert viewer.ask("POST", "/do/examine", content, origin="null", sec_fetch_site=site).status_code == 403
+
+
 def test_a_form_without_an_end_is_refused(harken: Harken, viewer: Viewer) -> None:
     assert viewer.send("/do/edit", id=fill(harken)["memory"], text="x" * 300_000).status_code == 403
 

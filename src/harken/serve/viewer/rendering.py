@@ -15,6 +15,7 @@ from harken.text.characters import legible
 from harken.text.shown import counted, one_line, readable_age, readable_bytes, short_key
 
 _FENCE = re.compile(r"^ {0,3}(```+|~~~+)[^\n`]*$")
+_CODE = re.compile(r"`([^`\n]+)`")
 _WEEKS, _LEVELS = 53, 4
 _MOST_CHARS = 12_000
 
@@ -65,13 +66,20 @@ def moment(text: str | datetime) -> Markup:
 def said(text: str, most: int = _MOST_CHARS) -> Markup:
     """A text as it was written: its blocks of code in frames, all else as words; nothing of it a link or a tag."""
     shown = legible(text[:most])
-    parts = (
-        Markup("<pre><code>{}</code></pre>") if is_code else Markup('<p class="words">{}</p>')
-        for is_code, _ in _blocks(shown)
+    made = Markup("").join(
+        Markup("<pre><code>{}</code></pre>").format(words) if is_code else _paragraph(words)
+        for is_code, words in _blocks(shown)
     )
-    made = Markup("").join(part.format(words) for part, (_, words) in zip(parts, _blocks(shown), strict=True))
     left = len(text) - most
     return made + Markup('<p class="more">… {} more characters</p>').format(f"{left:,}") if left > 0 else made
+
+
+def _paragraph(words: str) -> Markup:
+    """Words, with what stands between backticks as code."""
+    parts = (
+        Markup("<code>{}</code>").format(part) if at % 2 else escape(part) for at, part in enumerate(_CODE.split(words))
+    )
+    return Markup('<p class="words">{}</p>').format(Markup("").join(parts))
 
 
 def _blocks(text: str) -> Iterator[tuple[bool, str]]:

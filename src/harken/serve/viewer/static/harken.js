@@ -56,7 +56,7 @@
     const axis = { stroke: ink, grid: { stroke: line, width: 1 }, ticks: { stroke: line } };
     const bars = window.uPlot.paths.bars({ size: [0.6, 40] });
     const drawn = {
-      width: place.clientWidth, height: 220, scales: { x: { time: true } }, axes: [axis, { ...axis, size: 60 }],
+      width: place.clientWidth, height: 220, scales: { x: { time: true, range: (_u, least, most) => [least - 1.3e6, most + 1.3e6] } }, axes: [axis, { ...axis, size: 60 }],
       series: [{ label: "from" }, ...series.map((each, at) => ({
         label: each.name, stroke: colours[at], fill: colours[at], paths: bars, points: { show: false } }))],
     };
