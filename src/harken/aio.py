@@ -23,6 +23,7 @@ from harken.context.assembler import ContextAssembler
 from harken.context.chats import Chats
 from harken.context.rules import Rules
 from harken.engine import Harken
+from harken.engine.archive import Archive
 from harken.engine.maintenance import Maintenance
 from harken.engine.runtime_settings import RunTimeSettings
 from harken.errors import UsageError
@@ -41,6 +42,7 @@ Result = TypeVar("Result")
 _END: Any = object()
 # What `Harken` is made of; each has a class here whose verbs are awaited.
 PARTS: dict[str, type] = {
+    "archive": Archive,
     "assembler": ContextAssembler,
     "background": Background,
     "bench": Bench,

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any, BinaryIO, Self, TypeVar
 
@@ -41,7 +41,9 @@ from harken.model.experiences import Experience, Lesson, RootCause, Value
 from harken.model.lookups import (
     Activity,
     ConversationFilter,
+    Injection,
     ListedConversation,
+    Page,
     Retrieval,
     Rule,
     SearchResult,
@@ -69,6 +71,18 @@ Result = TypeVar("Result")
 class Calls:
     async def run(self, call: Callable[[], Result]) -> Result: ...
     def finish(self) -> None: ...
+
+class AsyncArchive:
+    async def page(self, uid: str, offset: int | None = ..., limit: int = ...) -> Page: ...
+    async def days(self) -> dict[date, int]: ...
+    async def recalls(
+        self,
+        limit: int = ...,
+        before: datetime | None = ...,
+        conversation_uid: str | None = ...,
+        with_questions: bool = ...,
+    ) -> list[Injection]: ...
+    async def indexed(self) -> list[tuple[str, str, int]]: ...
 
 class AsyncContextAssembler:
     async def assemble_context(
@@ -165,10 +179,11 @@ class AsyncChats:
     async def note_given(
         self,
         conversation_uid: str,
-        uids: Sequence[str],
+        reasons: Mapping[str, str],
         unless: Callable[[], bool],
         tokens: int = ...,
         took: Sequence[tuple[str, float]] = ...,
+        event: str | None = ...,
     ) -> bool: ...
     async def past_log(self, limit: int = ...) -> list[Retrieval]: ...
     async def summarize(self) -> int: ...
@@ -455,6 +470,7 @@ class AsyncValues:
     async def whole_uid(self, uid: str) -> str: ...
 
 class AsyncHarken:
+    archive: AsyncArchive
     assembler: AsyncContextAssembler
     background: AsyncBackground
     bench: AsyncBench
@@ -566,6 +582,7 @@ class AsyncHarken:
         rerank: bool | None = ...,
         directory: str | Path | None = ...,
         conversation: str | None = ...,
+        threshold: float | None = ...,
     ) -> SearchResult: ...
     async def show(self, uid: str, reach: int = ...) -> Surroundings: ...
     async def close(self) -> None: ...

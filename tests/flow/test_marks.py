@@ -204,16 +204,13 @@ def test_a_verdict_is_about_the_question_at_which_it_came_back(open_home: Callab
     ids = fill(harken)
     uid = conversation_uid("library", "new")
     asked = harken.record_message("new", "user", "Where is a quay for the Aurora in November?")
-    assert harken.chats.note_given(uid, [ids["exchange"]], unless=lambda: False, tokens=10)
+    assert harken.chats.note_given(uid, {ids["exchange"]: ""}, unless=lambda: False, tokens=10)
     judged = harken.feedback.rate(ids["exchange"], "wrong")
     assert judged.question == asked.text
-    [line] = harken.feedback.recalls()
-    assert (line.given.ref_uid, line.kind, line.question, line.words) == (
-        ids["exchange"],
-        "exchange",
-        asked.text,
-        "rated wrong once",
-    )
+    [injection] = harken.archive.recalls()
+    [item] = injection.items
+    assert (item.uid, item.source, item.rated) == (ids["exchange"], "exchange", "rated wrong once")
+    assert injection.question == asked.text
 
 
 def test_an_answer_that_uses_rare_words_of_what_was_recalled_calls_it_useful_once(
@@ -223,7 +220,7 @@ def test_an_answer_that_uses_rare_words_of_what_was_recalled_calls_it_useful_onc
     ids = fill(harken)
     uid = conversation_uid("library", "new")
     harken.record_message("new", "user", "Where shall the Aurora lie?")
-    harken.chats.note_given(uid, [ids["exchange"], ids["memory"]], unless=lambda: False, tokens=10)
+    harken.chats.note_given(uid, {ids["exchange"]: "", ids["memory"]: ""}, unless=lambda: False, tokens=10)
     assert harken.feedback.notice() == 0
     harken.record_message("new", "assistant", "Behind the old customs house, quay seven was free in November.")
     assert harken.feedback.notice() == 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -249,20 +249,27 @@ class Chats:
     def note_given(
         self,
         conversation_uid: str,
-        uids: Sequence[str],
+        reasons: Mapping[str, str],
         unless: Callable[[], bool],
         tokens: int = 0,
         took: Sequence[tuple[str, float]] = (),
+        event: str | None = None,
     ) -> bool:
         """Note that a conversation is told these, unless nobody waits for it any more; whether somebody did.
 
-        `took` are agents whose hooks were answered before, each with the milliseconds it took.
+        Args:
+            conversation_uid: the conversation's id.
+            reasons: why, in words of ours alone, by id.
+            unless: whether nobody waits any more.
+            tokens: of all that it is told.
+            took: agents whose hooks were answered before, each with the milliseconds it took.
+            event: its agent's, at which it is told.
         """
         with self._store.writing(of=INJECTIONS) as tx:
             # Asked now: the store may have been busy for longer than a hook waits.
             if unless():
                 return False
-            note_given(tx, conversation_uid, uids, self._now())
+            note_given(tx, conversation_uid, reasons, self._now(), event)
             note_recall(tx, conversation_uid, tokens, self._now(), took)
         return True
 

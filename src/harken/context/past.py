@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from harken.context.compose import marked, on_one_scale
-from harken.context.render import Quote, speakers
+from harken.context.render import Quote, likeness, speakers
 from harken.model.conversations import (
     DERIVED_SOURCES,
     ContextItem,
@@ -37,6 +37,7 @@ from harken.text.shown import one_line
 from harken.text.words import content_terms
 
 _LAST_EXCHANGES = 3
+_LATEST = "the last conversation of this project"
 SAVED = SearchScope(sources=("memory", "experience", "value"))
 MOST_SAVED, _SAVED_SHOWN = 12, 4
 # What one of them may take of a chat's context; its file or its id tells the rest.
@@ -86,7 +87,7 @@ def known_quotes(
                 admitted = rare.admit(entry.id, is_near, is_untrusted)
             if admitted and (item := item_of(tx, hit)):
                 text = tokens.clip_middle(stale.get(entry.ref_uid, "") + item.content, _KNOWN_TOKENS)
-                quotes.append(_quote(hit, text))
+                quotes.append(_quote(hit, text, gate.threshold))
     return quotes[:_SAVED_SHOWN]
 
 
@@ -104,7 +105,11 @@ def saved_quotes(
             wrong |= having_any(tx, [hit.entry.id for hit in near], without_tags)
         stale = _unconfirmed(tx, near, searches.now)
     kept = [hit for hit in reversed(near) if hit.entry.id not in wrong]
-    once = {uid: _quote(hit, f"{stale.get(uid, '')}{hit.entry.text}") for hit in kept for uid in [hit.entry.ref_uid]}
+    once = {
+        uid: _quote(hit, f"{stale.get(uid, '')}{hit.entry.text}", found.threshold)
+        for hit in kept
+        for uid in [hit.entry.ref_uid]
+    }
     return list(reversed(once.values()))[:_SAVED_SHOWN]
 
 
@@ -115,9 +120,10 @@ def _unconfirmed(tx: Transaction, hits: Sequence[Hit], now: datetime) -> dict[st
     return {uid: f"(not confirmed since {held.date().isoformat()}) " for uid, held in due}
 
 
-def _quote(hit: Hit, text: str) -> Quote:
+def _quote(hit: Hit, text: str, threshold: float | None) -> Quote:
     entry, project = hit.entry, other_project(hit)
-    return Quote(text, entry.source, entry.ref_uid, "", entry.created_at, entry.trust.value, project=project)
+    why = likeness("its text", hit.similarity, threshold) + (" · shares words" if hit.keyword_rank else "")
+    return Quote(text, entry.source, entry.ref_uid, "", entry.created_at, entry.trust.value, project=project, why=why)
 
 
 def past_items(recall: PastRecall, untrusted_weight: float, now: datetime) -> list[ContextItem]:
@@ -175,7 +181,8 @@ def latest_quotes(store: Readable, project_ids: Collection[int], conversation_ui
     if not latest.title and not lines:
         return []
     text = "\n".join([f'Last conversation "{latest.title or "untitled"}"', *lines])
-    return [Quote(text, "conversation", latest.uid, "", latest.created_at, latest.trust.value, whole)]
+    facts = latest.uid, "", latest.created_at, latest.trust.value, whole
+    return [Quote(text, "conversation", *facts, why=_LATEST)]
 
 
 def _tells_whole(summary: str, said: Sequence[Message]) -> bool:

@@ -159,6 +159,7 @@ class Quote:
         trust: a `Trust`; what is not to be trusted says so.
         whole: ids of what else it tells whole, which need not be told again.
         project: the name of the other project that it is of; empty where it is of the one at hand, or of none.
+        why: the reason for which it is quoted, for people; never words of what is quoted.
     """
 
     text: str
@@ -169,6 +170,7 @@ class Quote:
     trust: str
     whole: tuple[str, ...] = ()
     project: str = ""
+    why: str = ""
 
     @property
     def facts(self) -> dict[str, str]:
@@ -272,13 +274,23 @@ def _conversation_quote(found: PastConversation) -> Quote:
     if found.summary:
         lines.append(f"Summary: {one_line(found.summary)}")
     text, project = "\n".join(lines), found.other_project
-    return Quote(text, "conversation", found.uid, "", found.at, found.trust.value, project=project)
+    why = likeness("its best exchange or its summary", found.similarity)
+    return Quote(text, "conversation", found.uid, "", found.at, found.trust.value, project=project, why=why)
 
 
 def _exchange_quote(found: PastExchange, project: str) -> Quote:
     lines = ["Exchange" if found.similarity is None else f"Exchange (similarity {found.similarity:.2f})"]
     lines.extend(f"{name}: {text}" for name, text in speakers(found))
-    return Quote("\n".join(lines), "exchange", found.uid, "", found.at, found.trust.value, project=project)
+    text, why = "\n".join(lines), likeness("what was asked or answered", found.similarity)
+    return Quote(text, "exchange", found.uid, "", found.at, found.trust.value, project=project, why=why)
+
+
+def likeness(what: str, similarity: float | None, threshold: float | None = None) -> str:
+    """Why something is quoted: `similarity 0.62 of what was asked, threshold 0.45`, or by its words."""
+    if similarity is None:
+        return f"words of the prompt in {what}"
+    held = "" if threshold is None else f", threshold {threshold:.2f}"
+    return f"similarity {similarity:.2f} of {what}{held}"
 
 
 def speakers(exchange: PastExchange) -> list[tuple[str, str]]:

@@ -27,6 +27,7 @@ RULE = "rule"
 RULE_SAID = "The user has asked for this to hold from now on:"
 _SHOWN, _SHOWN_TOKENS = 3, 60
 _OWN = Trust.OWNER
+_STATED = "a rule that you have stated, on what is asked"
 # Of the words that say what a rule is about, or when it holds, a task has so many, or all.
 _LEAST_SHARE, _LEAST_WORDS = 0.5, 2
 
@@ -147,7 +148,8 @@ def _quote(rule: Rule, seen: ProjectScope) -> Quote:
     project = short_key(rule.project or "") if seen.is_other(rule.project) else ""
     # Behind all of the project at hand, where no heading says so.
     text = f"{RULE_SAID} {text}" if project else text
-    return Quote(text, RULE, rule.uid, "user", rule.created_at, rule.trust.value, project=project)
+    facts = rule.uid, "user", rule.created_at, rule.trust.value
+    return Quote(text, RULE, *facts, project=project, why=_STATED)
 
 
 def rule_items(searches: SearchSession, query: str, config: RagConfig) -> list[ContextItem]:

@@ -239,16 +239,19 @@ class Harken(Parts):
         rerank: bool | None = None,
         directory: str | Path | None = None,
         conversation: str | None = None,
+        threshold: float | None = None,
     ) -> SearchResult:
         """Find the answers to a query, best first; see `harken.search.search.Searcher`.
 
         Conversations and saved records are searched; code, commits and documents where the scope names them as sources.
         From a directory, or a conversation's project, others are seen as `rag.scope` has it; from nowhere, all alike.
+        A threshold stands in place of the one in force: the similarity that what shares no word with the query needs.
 
         Raises:
             UsageError: the limit or the mode is not possible.
         """
-        return self._search(query, scope, limit, mode, rerank=rerank, directory=directory, conversation=conversation)
+        options: dict[str, Any] = {"rerank": rerank, "threshold": threshold}
+        return self._search(query, scope, limit, mode, directory=directory, conversation=conversation, **options)
 
     def show(self, uid: str, reach: int = 5) -> Surroundings:
         """A message among its neighbours, an exchange, or a whole conversation, by id or the beginning of one.

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from harken.context.assembler import ContextAssembler
     from harken.context.chats import Chats
     from harken.context.rules import Rules
+    from harken.engine.archive import Archive
     from harken.engine.maintenance import Maintenance
     from harken.jobs.spaces import Spaces
     from harken.jobs.spend import LanguageModel
@@ -163,6 +164,13 @@ class Parts:
         )
 
     @lazy_part
+    def archive(self) -> Archive:
+        """What was said, page by page and by day, and what came back in it."""
+        from harken.engine.archive import Archive
+
+        return Archive(self.store)
+
+    @lazy_part
     def core(self) -> CoreMemory:
         """Small facts of the user and the agent, always in the prompt."""
         from harken.record.core_memory import CoreMemory
@@ -300,9 +308,11 @@ class Parts:
         directory: str | Path | None = None,
         conversation: str | None = None,
         rerank: bool | None = None,
+        threshold: float | None = None,
     ) -> SearchResult:
         """See `Harken.search`."""
-        with self._searcher.sessions.open(self._seen_from(directory, conversation)) as session:
+        held = {} if threshold is None else {"relevance_threshold": threshold}
+        with self._searcher.sessions.open(self._seen_from(directory, conversation), **held) as session:
             return self._searcher.search(query, scope, limit, mode, rerank, session)
 
     def _seen_from(self, directory: str | Path | None, conversation: str | None) -> ProjectScope:

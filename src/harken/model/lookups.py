@@ -9,7 +9,16 @@ from decimal import Decimal
 from typing import Any
 
 from harken.model.conversations import Choice, Conversation, Hit, Message, Trust
-from harken.model.views import ListedView, RetrievalView, RuleView, SurroundingsView, view_of
+from harken.model.views import (
+    InjectedView,
+    InjectionView,
+    ListedView,
+    RetrievalView,
+    RuleView,
+    SurroundingsView,
+    format_moment,
+    view_of,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +47,7 @@ class ConversationFilter:
         project: its key, an alias or its short name.
         channel: the agent's.
         tags: all of these.
+        parent: the id of the conversation whose subagents' they are.
     """
 
     project: str | None = None
@@ -46,6 +56,7 @@ class ConversationFilter:
     until: datetime | None = None
     with_subagents: bool = False
     tags: tuple[str, ...] = ()
+    parent: str | None = None
     limit: int = 30
     offset: int = 0
 
@@ -143,6 +154,70 @@ class Surroundings:
         """Return the messages and their conversation as JSON."""
         messages = [message.view() for message in self.messages]
         return view_of(SurroundingsView, self, conversation=self.conversation.view(), messages=messages)
+
+
+@dataclass(frozen=True, slots=True)
+class Injected:
+    """One thing that came back by itself.
+
+    Attributes:
+        source: what it is, `message`, `exchange`, `memory`…; empty where nothing of that id is there any more.
+        text: as it stands now, cut.
+        why: the reason for which it came back; None where that was not kept.
+        conversation_uid: that it was said in, or is.
+        rated: what was said of it, in words; empty where nothing was.
+        factor: what its score is multiplied by for that, 0.8 to 1.2.
+    """
+
+    uid: str
+    source: str
+    text: str
+    why: str | None
+    conversation_uid: str | None = None
+    rated: str = ""
+    factor: float = 1.0
+
+    def view(self) -> InjectedView:
+        """Return it as JSON."""
+        return view_of(InjectedView, self)
+
+
+@dataclass(frozen=True, slots=True)
+class Injection:
+    """What an agent's model was told at one moment.
+
+    Attributes:
+        event: of the agent, at which it was told: `UserPromptSubmit`, `SessionStart`…; None where that was not kept.
+        title: of the conversation in which it was told.
+        question: what a person had said last; empty where that is not recorded.
+    """
+
+    conversation_uid: str
+    at: datetime
+    event: str | None
+    title: str
+    items: tuple[Injected, ...]
+    question: str = ""
+
+    def view(self) -> InjectionView:
+        """Return it as JSON; its moment to the microsecond, by which the ones before it are asked for."""
+        return view_of(InjectionView, self, at=format_moment(self.at), items=[item.view() for item in self.items])
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some messages of a conversation, oldest first, and where they stand in the whole."""
+
+    conversation: Conversation
+    messages: tuple[Message, ...]
+    offset: int
+    total: int
+
+    @property
+    def next_offset(self) -> int | None:
+        """Where the rest begins; None where that is all."""
+        end = self.offset + len(self.messages)
+        return end if end < self.total else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,6 +139,32 @@ class RetrievalView(TypedDict):
     at: str
 
 
+class InjectedView(TypedDict):
+    """One thing that came back by itself, as it stands now; without a source where nothing of that id is there.
+
+    Its score is multiplied by `factor` for what was said of it (`rated`, in words).
+    """
+
+    id: str
+    source: str
+    text: str
+    why: str | None
+    conversation_id: str | None
+    rated: str
+    factor: float
+
+
+class InjectionView(TypedDict):
+    """What an agent's model was told at one moment, and at which event of the agent."""
+
+    conversation_id: str
+    title: str
+    at: str
+    event: str | None
+    question: str
+    items: list[InjectedView]
+
+
 class MemoryView(TypedDict):
     """A saved memory."""
 
@@ -257,21 +283,6 @@ class RatingView(TypedDict):
     factor: float
     words: str
     question: str | None
-
-
-class RecallView(TypedDict):
-    """Something that came back by itself, at what, and what was said of it."""
-
-    number: int
-    id: str
-    kind: str
-    text: str
-    at: str
-    conversation_id: str
-    conversation_title: str
-    question: str
-    rated: str
-    factor: float
 
 
 class ItemView(TypedDict):

@@ -9,10 +9,9 @@ from datetime import datetime, timedelta
 from harken.errors import NotFoundError, StoreReadOnlyError, UsageError
 from harken.model.lookups import HookTimes
 from harken.model.marks import ANSWER, OWNER, Rated, Verdict, factor_of, in_words
-from harken.model.views import RatingView, RecallView, format_moment
+from harken.model.views import RatingView
 from harken.record.recorder import Recorder
 from harken.storage.conversations import messages_of_exchange
-from harken.storage.overview import read_titles
 from harken.storage.ports import RowScope, Transaction
 from harken.storage.records.marks import ratings_of
 from harken.storage.records.recalls import (
@@ -21,7 +20,6 @@ from harken.storage.records.recalls import (
     asked_at,
     given_behind,
     judged_place,
-    list_given,
     newest_given,
     said_by_agent,
     texts_of,
@@ -65,34 +63,6 @@ class Judged:
 
 
 @dataclass(frozen=True, slots=True)
-class RecalledLine:
-    """Something that came back by itself: when, where, at what, and what was said of it."""
-
-    given: Given
-    kind: str
-    text: str
-    title: str
-    question: str
-    words: str
-    factor: float
-
-    def view(self) -> RecallView:
-        """The line as JSON."""
-        return RecallView(
-            number=self.given.row,
-            id=self.given.ref_uid,
-            kind=self.kind,
-            text=self.text[:_EXCERPT_CHARS],
-            at=format_moment(self.given.at),
-            conversation_id=self.given.conversation_uid,
-            conversation_title=self.title,
-            question=self.question[:_EXCERPT_CHARS],
-            rated=self.words,
-            factor=self.factor,
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class Feedback:
     """Verdicts on what was recalled; reached as `Harken.feedback`."""
 
@@ -115,7 +85,7 @@ class Feedback:
         with self.recorder.store.reading() as tx:
             kind, ref, folder = _one(tx, uid)
             given = newest_given(tx, ref)
-            about = asked_at(tx, given) if given else None
+            about = asked_at(tx, given.conversation_uid, given.at) if given else None
 
         def rated(_tx: Transaction, _ingest: object) -> Sequence[Rated]:
             moment, place = self.recorder.now(), (given.conversation_uid if given else "")
@@ -138,34 +108,6 @@ class Feedback:
             kind, ref, _ = _one(tx, uid)
             return _judged(tx, ref, kind)
 
-    def recalls(
-        self, limit: int = 20, before: int | None = None, conversation: str | None = None
-    ) -> list[RecalledLine]:
-        """What came back by itself, newest first, each with the question and what was said of it.
-
-        Args:
-            limit: how many at most.
-            before: only those before this one's number, to go on from.
-            conversation: only in this one: its id.
-        """
-        with self.recorder.store.reading() as tx:
-            given = list_given(tx, limit, before, conversation)
-            texts = texts_of(tx, (each.ref_uid for each in given))
-            told = ratings_of(tx, (each.ref_uid for each in given))
-            titles = read_titles(tx, sorted({each.conversation_uid for each in given}))
-            asked = {each: asked_at(tx, each) for each in given}
-        return [
-            RecalledLine(
-                each,
-                *texts.get(each.ref_uid, ("forgotten", "")),
-                titles.get(each.conversation_uid, ""),
-                question.text if (question := asked[each]) else "",
-                in_words(told.get(each.ref_uid, ())),
-                factor_of(told.get(each.ref_uid, ())),
-            )
-            for each in given
-        ]
-
     def hook_times(self) -> list[HookTimes]:
         """How long hooks took to answer, by agent and week, newest first."""
         with self.recorder.store.reading() as tx:
@@ -184,7 +126,7 @@ class Feedback:
             used: list[tuple[Given, Asked]] = []
             waiting = False
             for each in given:
-                asked = asked_at(tx, each)
+                asked = asked_at(tx, each.conversation_uid, each.at)
                 answer = said_by_agent(messages_of_exchange(tx, asked.exchange_uid)) if asked else ""
                 waiting = waiting or (not answer and now - each.at < _WAITED_FOR)
                 seen = seen if waiting else each.row

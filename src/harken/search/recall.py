@@ -271,9 +271,10 @@ class _SegmentSearch:
 
     def _has_words(self, found: Candidates, entry_id: int) -> bool:
         similarity, is_untrusted = found.similarity.get(entry_id), found.facts[entry_id].trust.is_untrusted
-        if self.asked is not None and entry_id not in found.elsewhere and len(self.rare.held_by(entry_id)) == 1:
-            if self.rare.said > 1 or (similarity or 1.0) < (self.gate.threshold or -1.0) - _FOR_ONE_WORD:
-                return False
+        has_one = self.asked is not None and entry_id not in found.elsewhere and len(self.rare.held_by(entry_id)) == 1
+        is_far = (similarity or 1.0) < (self.gate.threshold or -1.0) - _FOR_ONE_WORD
+        if has_one and (self.rare.said > 1 or is_far):
+            return False
         return self.rare.admit(entry_id, similarity is not None, is_untrusted)
 
     def _alongside(self, found: Candidates, near: Collection[int], seen: set[int]) -> dict[int, Reason]:

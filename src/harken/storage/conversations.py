@@ -213,6 +213,15 @@ def messages_holding(tx: Transaction, words: Sequence[str]) -> Iterator[tuple[st
     return ((row.uid, row.text) for row in rows)
 
 
+def read_page(tx: Transaction, conversation_uid: str, offset: int, limit: int) -> tuple[list[Message], int]:
+    """So many messages of a conversation from a place on, oldest first, and how many it has in all."""
+    mine = conversations.c.uid == conversation_uid
+    ordered = _messages(tx).where(mine).order_by(messages.c.position, messages.c.id)
+    rows = tx.connection.execute(ordered.limit(limit).offset(offset)).all()
+    counted = tx.select(func.count(), of=messages).select_from(joined(messages, conversations)).where(mine)
+    return [_message(row) for row in rows], int(tx.connection.execute(counted).scalar_one())
+
+
 def messages_of_exchange(tx: Transaction, exchange_uid: str) -> list[Message]:
     """The exchange's messages, oldest first."""
     statement = _messages(tx).where(exchanges.c.uid == exchange_uid)

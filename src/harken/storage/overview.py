@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, date
+from datetime import UTC, date, datetime
 from functools import cache
 from typing import Any
 
@@ -37,7 +37,7 @@ from harken.text.shown import one_line
 from harken.text.words import content_terms, split_sentences
 
 _TITLE_CHARS, _LEAST_TERMS, _MOST_MESSAGES, _READ_CHARS = 70, 2, 16, 2_000
-_DAY_MICROSECONDS = 86_400_000_000
+_DAY_MICROSECONDS, _HALF_HOUR_MICROSECONDS = 86_400_000_000, 1_800_000_000
 _SHORT_CHARS, _MOST_ALIKE, _MONTH_CHARS = 8, 9, 7
 
 
@@ -47,13 +47,16 @@ def list_conversations(tx: Transaction, asked: ConversationFilter) -> tuple[list
     Raises:
         NotFoundError: there is no such project, or no conversation in the channel.
     """
-    wanted: list[ColumnElement[bool]] = [] if asked.with_subagents else [conversations.c.parent_uid.is_(None)]
+    wanted: list[ColumnElement[bool]] = (
+        [] if asked.with_subagents or asked.parent else [conversations.c.parent_uid.is_(None)]
+    )
     if asked.project is not None:
         wanted.append(conversations.c.project_id == project_row(tx, asked.project))
     if asked.channel is not None:
         wanted.append(conversations.c.channel == _known_channel(tx, asked.channel))
     if asked.tags:
         wanted.append(tx.dialect.one_of(conversations.c.id, tagged(tx, asked.tags)))
+    wanted += [] if asked.parent is None else [conversations.c.parent_uid == asked.parent]
     wanted += [] if asked.since is None else [conversations.c.updated_at >= asked.since]
     wanted += [] if asked.until is None else [conversations.c.updated_at < asked.until]
     newest = (
@@ -78,6 +81,16 @@ def list_conversations(tx: Transaction, asked: ConversationFilter) -> tuple[list
         for row in rows
     ]
     return listed, tx.count(conversations, *wanted)
+
+
+def count_exchanges(tx: Transaction) -> list[tuple[datetime, int]]:
+    """How many exchanges were begun in each half hour in which any was, oldest first."""
+    # In half hours every clock of the world has its days; of an index alone.
+    half = (type_coerce(exchanges.c.started_at, BigInteger) // _HALF_HOUR_MICROSECONDS).label("half")
+    counted = tx.select(half, func.count(), of=exchanges).group_by(half).order_by(half)
+    return [
+        (from_microseconds(int(n) * _HALF_HOUR_MICROSECONDS), int(count)) for n, count in tx.connection.execute(counted)
+    ]
 
 
 def _known_channel(tx: Transaction, name: str) -> str:

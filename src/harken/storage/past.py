@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache
 from typing import Any, NamedTuple
 
-from sqlalchemy import Select, and_, bindparam, case, func, insert, or_, select, true
+from sqlalchemy import Row, Select, and_, bindparam, case, func, insert, or_, select, true
 
 from harken.model.conversations import (
     TASK_CHANNEL,
@@ -20,15 +20,17 @@ from harken.model.conversations import (
     Role,
     Trust,
 )
-from harken.model.lookups import Retrieval
+from harken.model.lookups import Injected, Injection, Retrieval
 from harken.storage.enrichment.summaries import CONVERSATION, EXCHANGE
 from harken.storage.events import select_exchanges
-from harken.storage.overview import first_words
+from harken.storage.overview import first_words, read_titles
 from harken.storage.ports import AMONG, MESSAGE_SOURCE, Dialect, Transaction, batches, rows_among, rows_by
+from harken.storage.records.rules import read_rules
 from harken.storage.tables import (
     conversations,
     entries,
     exchanges,
+    injections,
     joined,
     messages,
     projects,
@@ -255,6 +257,69 @@ def list_retrievals(tx: Transaction, limit: int) -> list[Retrieval]:
 
 
 _retrieval, _retrieval_row = reader(Retrieval), writer(Retrieval, retrievals)
+
+
+def list_injections(
+    tx: Transaction, limit: int, before: datetime | None = None, conversation_uid: str | None = None
+) -> list[Injection]:
+    """What came back by itself, a line for each moment, newest first; of all conversations or of one."""
+    wanted = [] if before is None else [injections.c.at < before]
+    wanted += [] if conversation_uid is None else [injections.c.conversation_uid == conversation_uid]
+    moment = injections.c.conversation_uid, injections.c.at
+    newest = tx.select(*moment).where(*wanted).group_by(*moment).order_by(injections.c.at.desc(), moment[0])
+    moments = [(row.conversation_uid, row.at) for row in tx.connection.execute(newest.limit(limit))]
+    given: dict[tuple[str, datetime], list[Row[Any]]] = {each: [] for each in moments}
+    for row in rows_by(tx, injections.c.conversation_uid, {uid for uid, _ in moments}):
+        given.get((row.conversation_uid, row.at), []).append(row)
+    for found in given.values():
+        found.sort(key=lambda row: int(row.id))
+    rows = [row for found in given.values() for row in found]
+    named = {row.ref_uid for row in rows}
+    told = _told(tx, named)
+    if lacking := {uid for uid in named - told.keys() if "." in uid}:
+        told |= _rules_told(tx, lacking)
+    titles = read_titles(tx, [uid for uid, _ in moments])
+    return [
+        Injection(
+            uid, at, next((row.event for row in found), None), titles.get(uid, ""),
+            tuple(replace(told.get(row.ref_uid) or Injected(row.ref_uid, "", "", None), why=row.why) for row in found),
+        )
+        for (uid, at), found in given.items()
+    ]  # fmt: skip
+
+
+def _told(tx: Transaction, uids: Collection[str]) -> dict[str, Injected]:
+    """What these ids name, as it stands now: entries by their texts, exchanges by what was asked, and titles."""
+    titles = read_titles(tx, list(uids))
+    found = {uid: Injected(uid, "conversation", title, None, uid) for uid, title in titles.items()}
+    asked = (exchanges.c.uid, conversations.c.uid.label("conversation_uid"), messages.c.text)
+    said = (
+        select(*asked)
+        .select_from(joined(messages, exchanges, conversations))
+        .where(exchanges.c.tenant == bindparam("of_tenant"), tx.dialect.among(exchanges.c.uid))
+        .where(messages.c.role == Role.USER.value, messages.c.type == MessageType.TEXT.value)
+        .order_by(messages.c.position.desc())
+    )
+    for row in rows_among(tx, said, uids):
+        found[row.uid] = Injected(row.uid, "exchange", row.text[:_SHOWN_CHARS], None, row.conversation_uid)
+    columns = entries.c.ref_uid, entries.c.source, entries.c.text, entries.c.conversation_id
+    rows = [row for row in rows_by(tx, entries.c.ref_uid, uids, *columns) if row.ref_uid not in found]
+    ids = {row.conversation_id for row in rows if row.conversation_id is not None}
+    talks = {row.id: row.uid for row in rows_by(tx, conversations.c.id, ids, conversations.c.id, conversations.c.uid)}
+    for row in rows:
+        found[row.ref_uid] = Injected(row.ref_uid, row.source, row.text, None, talks.get(row.conversation_id))
+    return found
+
+
+def _rules_told(tx: Transaction, uids: Collection[str]) -> dict[str, Injected]:
+    """The same of rules, which are called by their message and by where they stand in it."""
+    return {
+        rule.uid: Injected(rule.uid, "rule", rule.text, None, rule.conversation_uid)
+        for rule in read_rules(tx)
+        if rule.uid in uids
+    }
+
+
 _RUNS_AT_ONCE = 50
 
 

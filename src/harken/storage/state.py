@@ -123,10 +123,12 @@ def given_to(tx: Transaction, conversation_uid: str) -> set[str]:
     return {row[0] for row in rows_by(tx, injections.c.conversation_uid, [conversation_uid], injections.c.ref_uid)}
 
 
-def note_given(tx: Transaction, conversation_uid: str, ref_uids: Iterable[str], now: datetime) -> None:
-    """Write down that these were given to a conversation; the first time counts."""
-    given = {"tenant": tx.tenant, "conversation_uid": conversation_uid, "at": now}
-    if rows := [{**given, "ref_uid": ref_uid} for ref_uid in ref_uids]:
+def note_given(
+    tx: Transaction, conversation_uid: str, reasons: Mapping[str, str], now: datetime, event: str | None = None
+) -> None:
+    """Write down that a conversation was given these, and why each, at an event of its agent; the first time counts."""
+    given = {"tenant": tx.tenant, "conversation_uid": conversation_uid, "at": now, "event": event}
+    if rows := [{**given, "ref_uid": ref_uid, "why": why or None} for ref_uid, why in reasons.items()]:
         tx.connection.execute(tx.dialect.upsert(injections, {}, ("conversation_uid", "ref_uid")), rows)
 
 

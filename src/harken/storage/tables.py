@@ -390,7 +390,8 @@ retrievals = table(
 )
 
 # What hooks gave to conversations: ids, never words.
-injections = table("injections", *texts("conversation_uid", "ref_uid"), *moments("at"))
+# Why something came back, and at what event of its agent; unknown of what came before the two were kept.
+injections = table("injections", *texts("conversation_uid", "ref_uid"), *moments("at"), *texts("event?", "why?"))
 ratings = table(
     "ratings",
     *texts("uid", "conversation_uid", "ref_uid", "verdict", "by", "given_to", "about", "question"),

@@ -80,6 +80,8 @@ _COMMANDS = {
         "hook": "Answer an event of a coding agent: its JSON on stdin, ours on stdout. Agents start this, not people.",
         "mcp": "Serve MCP on stdin and stdout: the command of an MCP server in any agent's configuration.",
         "serve": "Keep the model loaded and the workers running, for hooks and other clients of this home.",
+        "view": "Look at what is remembered, in a browser: conversations, search, what came back and why, memories, "
+        "upkeep.",
     },
     "cli.installing": {
         "install": "Put memory into a coding agent's settings: hooks, where it has them, and the MCP server.",
@@ -93,6 +95,9 @@ _COMMANDS = {
     "operations.searching": {
         "search": "Find what was said or saved, by word and by meaning; code, commits and documents with --source.",
         "show": "Show a message in its surroundings, an exchange, a whole conversation, a memory or an experience.",
+    },
+    "operations.recalls": {
+        "recalls": "List what came back by itself, newest first: when, in which conversation, and why.",
     },
     "operations.status": {
         "status": "Show how much there is, and how it stands.",
@@ -111,6 +116,7 @@ SECTIONS = {
             "setup",
             "import",
             "search",
+            "view",
             "list",
             "show",
             "chat",
@@ -125,7 +131,7 @@ SECTIONS = {
             "stats",
             "config",
         ),
-        *("core", "new", "model", "rag", "context"),
+        *("core", "new", "model", "rag", "recalls", "context"),
     ),
     "Agents and their work": (
         *("install", "assemble", "premortem", "experience", "values", "task"),

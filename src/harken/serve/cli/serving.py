@@ -157,6 +157,21 @@ def hook(words: tuple[str, ...]) -> None:
 
 
 @click.command()
+@click.option("--no-browser", is_flag=True, help="Print the link alone; it opens the pages once, within a minute.")
+@click.pass_obj
+def view(session: CommandSession, no_browser: bool) -> None:
+    """Look at what is remembered, in a browser: conversations, search, what came back and why, memories, upkeep.
+
+    The pages come from this machine and are for it alone. Ends once they were opened, or after a minute.
+    """
+    from harken.serve.viewer.opening import show_pages
+
+    if session.overrides:
+        raise UsageError("The pages are those of a home; --store does not go with them. Set store: harken config set")
+    show_pages(session, DaemonPaths(str(session.settings().home)), with_browser=not no_browser)
+
+
+@click.command()
 @click.option("--tools", default=DEFAULT_TOOLS, metavar="NAME,…|all", show_default=True, help="Which tools to offer.")
 @click.pass_obj
 def mcp(session: CommandSession, tools: str) -> None:

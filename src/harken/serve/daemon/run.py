@@ -103,6 +103,7 @@ class Daemon:
         self._beginning = threading.Thread(target=self._begin, name="harken-begin", daemon=True)
         self._remote = remote
         self._servers: list[_DaemonServer] = []
+        self._beside: list[asyncio.Task[None]] = []
 
     def run(self, app: ASGIApp) -> None:
         """Serve the routes; returns when all that was accepted is done, or `_DRAIN_SECONDS` have passed."""
@@ -137,6 +138,13 @@ class Daemon:
         for server in self._servers:
             server.should_exit = True
 
+    def serve_beside(self, app: ASGIApp, listening: Door) -> None:
+        """Serve another application as well, from now until the daemon ends; for the thread of its loop."""
+        server = _server(app)
+        server.should_exit = self.is_leaving
+        self._servers.append(server)
+        self._beside.append(asyncio.create_task(server.serve([listening])))
+
     async def _serve(self, app: ASGIApp, listening: socket.socket) -> None:
         served = [(_server(app), listening)]
         if (remote := self._remote) is not None:
@@ -149,6 +157,7 @@ class Daemon:
             loop.add_signal_handler(number, self.leave)
         try:
             await asyncio.gather(*(server.serve([each]) for server, each in served))
+            await asyncio.gather(*self._beside)
         finally:
             watching.cancel()
             await self.mcp.close()

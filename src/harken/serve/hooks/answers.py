@@ -15,7 +15,7 @@ from harken.context.compose import OTHER_PROJECT
 from harken.context.render import Fence, Quote, core_block
 from harken.engine import Harken
 from harken.log import Log
-from harken.model.conversations import SavedRecord, Trust
+from harken.model.conversations import EMPTY, SavedRecord, Trust
 from harken.model.experience_texts import experience_markdown, value_markdown
 from harken.model.experiences import EXPERIENCE, read_experience, read_value
 from harken.record.ids import conversation_uid
@@ -45,6 +45,8 @@ _LINE_TOKENS = 80
 _MOST_TIMES = 500
 # Of each kind so many are looked at: those that are near are few.
 _LIMIT = 10
+_UNDER_WAY, _LIKE_THE_FAILURE = "under way in this project", "tells of a failure like this one"
+_TOLD_WHOLE = "told by the summary above it"
 # What failed is told at the end of what is printed, however much that is.
 _READ_CHARS = 200_000
 # Gemini CLI frames what its shell printed.
@@ -70,11 +72,15 @@ LIMITS = {
 
 @dataclass(frozen=True, slots=True)
 class HookAnswer:
-    """The text that a conversation's model reads, empty where nothing matters, and the ids of what it is told by it."""
+    """The text that a conversation's model reads, empty where nothing matters.
+
+    Attributes:
+        given: the ids of what it is told by the text, each with why.
+    """
 
     conversation_uid: str = ""
     text: str = ""
-    given: tuple[str, ...] = ()
+    given: Mapping[str, str] = EMPTY
 
 
 NOTHING = HookAnswer()
@@ -120,14 +126,15 @@ class Hooks:
             except OSError as error:
                 _log.warning("report_failed", error_class=type(error).__name__)
                 self.unwritten.add(transcript)
-        answer = self._context(event_name(event), agent, payload)
+        name = event_name(event)
+        answer = self._context(name, agent, payload)
         if not answer.text:
             return b""
         if answer.given:
             told = answer.conversation_uid, answer.given, is_gone, tokens.estimate(answer.text)
             # Of the answers before this one, for which nobody has written: that would be a transaction of its own.
             before = list(self.took)
-            if not self.harken.chats.note_given(*told, before):
+            if not self.harken.chats.note_given(*told, before, name):
                 return b""
             for _ in before:
                 self.took.popleft()
@@ -164,7 +171,7 @@ class Hooks:
             return NOTHING
         quotes = premortem_quotes(self.harken, failure, _directory(payload))
         answer = self._told(agent, uid, PREMORTEM, quotes, given)
-        return replace(answer, given=(failure.cause, *answer.given)) if answer.text else answer
+        return replace(answer, given={failure.cause: "", **answer.given}) if answer.text else answer
 
     def _brief(self, agent: str, session_id: str, payload: Mapping[str, Any]) -> HookAnswer:
         """Return what is always known, what is under way in the project, and what its last conversation came to."""
@@ -192,7 +199,7 @@ class Hooks:
         Known are the ids of what stands in the conversation's context; `before` stands above the heading, and counts.
         """
         fence = Fence()
-        given: list[str] = []
+        given: dict[str, str] = {}
         quotations: list[str] = []
         text = before
         for quote in quotes:
@@ -203,9 +210,9 @@ class Hooks:
             longer = f"{before}\n\n{quoted}" if before else quoted
             if len(longer) > LIMITS[agent].max_chars or tokens.estimate(longer) > self._room(agent):
                 break
-            given += (quote.uid, *quote.whole)
+            given |= {quote.uid: quote.why, **dict.fromkeys(quote.whole, _TOLD_WHOLE)}
             text = longer
-        return HookAnswer(uid, text, tuple(given))
+        return HookAnswer(uid, text, given)
 
 
 def _directory(payload: Mapping[str, Any]) -> str | None:
@@ -224,7 +231,7 @@ def open_experience(harken: Harken, directory: str, session: str) -> list[Quote]
     )
     if active.is_orphan:
         text += "\nBegun in another session, and still open: it can be adopted, or resolved as abandoned."
-    return [Quote(text, EXPERIENCE, one.uid, "", one.updated_at, Trust.AGENT.value)]
+    return [Quote(text, EXPERIENCE, one.uid, "", one.updated_at, Trust.AGENT.value, why=_UNDER_WAY)]
 
 
 def failed_check(event: str, agent: str, payload: Mapping[str, Any]) -> CheckFailure | None:
@@ -283,4 +290,4 @@ def _failure_quote(record: SavedRecord, project: str) -> Quote:
     )
     text = "\n".join(tokens.clip(line, _LINE_TOKENS) for line in told.split("\n"))
     trust = (record.fields or {}).get("trust", Trust.AGENT.value)
-    return Quote(text, record.source, record.uid, "", record.at, trust, project=project)
+    return Quote(text, record.source, record.uid, "", record.at, trust, project=project, why=_LIKE_THE_FAILURE)

@@ -13,6 +13,7 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from harken.errors import HarkenError, NotFoundError, UsageError
 from harken.serve.daemon.wire import DIRECTORY_HEADER
 from harken.serve.operations.operation import Caller
 
@@ -47,14 +48,8 @@ class Guard:
 
     def _refusal(self, scope: Scope) -> JSONResponse | None:
         headers = Headers(scope=scope)
-        called = headers.getlist("host")
-        if len(called) != 1 or not self._is_ours(called[0], scope):
-            return error_response(
-                421, "This is another host. Use its address, or add the name to serve.hosts (harken.toml)."
-            )
-        origin = headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc.lower() != called[0].lower():
-            return error_response(403, "Web pages of other origins may not ask.")
+        if (refused := misdirected(headers, lambda called: self._is_ours(called, scope))) is not None:
+            return error_response(*refused)
         scheme, _, shown = headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not hmac.compare_digest(shown.strip().encode(), self._token):
             what = "The token is wrong" if shown else "There is no token"
@@ -74,6 +69,21 @@ class Guard:
         return name in self._hosts or name == address or (name in _LOCAL and address in _LOCAL)
 
 
+def misdirected(headers: Headers, is_ours: Callable[[str], bool]) -> tuple[int, str] | None:
+    """Return status and reason where a request names another host, or comes from a page of another origin.
+
+    Whatever listens on loop-back asks this first: a name that was rebound to it, and every page of the web that a
+    browser has open, reach it as well as its owner does.
+    """
+    called = headers.getlist("host")
+    if len(called) != 1 or not is_ours(called[0]):
+        return 421, "This is another host. Use its address, or add the name to serve.hosts (harken.toml)."
+    origin = headers.get("origin")
+    if origin is not None and urlsplit(origin).netloc.lower() != called[0].lower():
+        return 403, "Web pages of other origins may not ask."
+    return None
+
+
 def caller_of(
     scope: Mapping[str, Any], is_agent: bool = False, progress: Callable[[int, int], None] = lambda _done, _all: None
 ) -> Caller:
@@ -83,6 +93,11 @@ def caller_of(
         return Caller(is_limited=is_agent or REMOTE in scope, progress=progress)
     # A client that names its directory asks for an agent that works there.
     return Caller(Path(unquote(named.decode("ascii", "replace"))), is_limited=True, progress=progress)
+
+
+def status_of(error: HarkenError) -> int:
+    """Return the status of HTTP that goes with an error."""
+    return 404 if isinstance(error, NotFoundError) else 422 if isinstance(error, UsageError) else 503
 
 
 def error_response(status: int, message: str) -> JSONResponse:

@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from harken import __version__
 from harken.config.settings import environment
 from harken.engine import Harken
-from harken.errors import HarkenError, NotFoundError, UsageError, sentence_of
+from harken.errors import HarkenError, sentence_of
 from harken.log import Log
 from harken.providers.priority import FOREGROUND
 from harken.serve.daemon.run import Daemon
@@ -36,10 +36,11 @@ from harken.serve.daemon.wire import (
 )
 from harken.serve.hooks.answers import Hooks
 from harken.serve.hooks.events import CLAUDE_CODE
-from harken.serve.http.guard import REMOTE, caller_of, error_response
+from harken.serve.http.guard import REMOTE, caller_of, error_response, status_of
 from harken.serve.operations.operation import AnyOperation, Caller
 from harken.serve.operations.registry import OPERATIONS, operation_of
 from harken.serve.operations.remote import COMMAND_ROUTE, answer_command
+from harken.serve.viewer import entrance
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -119,6 +120,7 @@ def make_app(harken: Harken, daemon: Daemon) -> Starlette:
         Route("/v1/stop", stop, methods=["POST"]),
         Route("/v1/hook/{event}", hook, methods=["POST"]),
         Route(COMMAND_ROUTE, command, methods=["POST"]),
+        Route(entrance.ROUTE, entrance.Entrance(harken, daemon).answer, methods=["GET", "POST"]),
         Route("/mcp", daemon.mcp),
         Route("/openapi.json", _describe, methods=["GET"]),
         Route("/v1/{verb}", run, methods=["POST"]),
@@ -221,8 +223,7 @@ def _status_of(error: Exception) -> tuple[int, str]:
     if isinstance(error, BodyError):
         return error.status_code, error.detail
     if isinstance(error, HarkenError):
-        status = 404 if isinstance(error, NotFoundError) else 422 if isinstance(error, UsageError) else 503
-        return status, sentence_of(error)
+        return status_of(error), sentence_of(error)
     _log.error("request_failed", error_class=type(error).__name__)
     return 500, f"unexpected {type(error).__name__}; please report it."
 

@@ -53,7 +53,18 @@ MOST_RESOURCES = 20
 _ALL = "all"
 # What says how a text was found, or is in what stands around it, or one call away; and the longest of the rest.
 _LEFT_OUT = {
-    *("score", "similarity", "keyword_rank", "vector_rank", "fused", "reasons", "part", "distance", "distance_limit"),
+    *(
+        "score",
+        "threshold",
+        "similarity",
+        "keyword_rank",
+        "vector_rank",
+        "fused",
+        "reasons",
+        "part",
+        "distance",
+        "distance_limit",
+    ),
     *(
         "conversation_id",
         "exchange_id",

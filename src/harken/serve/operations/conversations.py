@@ -6,38 +6,31 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import count, groupby
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typing_extensions import TypedDict
 
-from harken.errors import NotFoundError, UsageError
-from harken.model.arguments import MAX_TAGS, OFFSET, Argument, Spelling
-from harken.model.views import LabelView, ListedView
+from harken.model.arguments import OFFSET, Argument, Spelling
+from harken.model.views import ConversationView, InjectionView, ListedView, MessageView
 from harken.serve.operations.operation import (
     HIDDEN,
-    WORD,
-    WORDS,
     Caller,
-    Effect,
     Operation,
     Printer,
     Project,
-    id_listed,
     number_listed,
     view_of,
 )
 from harken.text.dates import parse_since, parse_until
-from harken.text.shown import counted, one_line, readable_age, readable_bytes, short_key
+from harken.text.shown import counted, one_line, readable_age, readable_bytes
 
 if TYPE_CHECKING:
     from harken.engine import Harken
     from harken.model.conversations import Conversation, Message
     from harken.model.lookups import ListedConversation
-    from harken.record.labels import ConversationLabel
 
 _DAY, _PROJECT, _AGENT = "day", "project", "agent"
-_OUTLINE_CHARS = 100
+_OUTLINE_CHARS, _MOST_SUBAGENTS, _MOST_RECALLS = 100, 100, 1000
 
 
 class ListAnswer(TypedDict):
@@ -64,6 +57,9 @@ class ListArguments:
         Spelling("--tag", help="Only with this tag; with several, all of them."),
     ] = ()
     subagents: Annotated[bool, Argument("Those of subagents as well.")] = False
+    parent: Annotated[
+        str | None, Argument("Only those of the subagents of this conversation: its whole id.", most=200, is_rare=True)
+    ] = None
     by: Annotated[str, Argument("How they are grouped.", choices=(_DAY, _PROJECT, _AGENT), is_shared=False)] = _DAY
     limit: Annotated[int, Argument("How many at most.", 1, 200), Spelling(limits=(1, 100_000))] = 30
     page: Annotated[int, Argument("The second so many, the third…", 1, is_shared=False)] = 1
@@ -103,6 +99,7 @@ def _list(harken: Harken, wanted: ListArguments, caller: Caller) -> Listing:
             until=parse_until(wanted.until, now) if wanted.until else None,
             with_subagents=wanted.subagents,
             tags=wanted.tags,
+            parent=wanted.parent,
             limit=wanted.limit,
             offset=offset,
         )
@@ -187,133 +184,95 @@ def _size(messages: int, chars: int) -> str:
     return f"{counted(messages, 'message')}, {readable_bytes(chars)}"
 
 
-# Shorter numbers are places in a list.
-_SHORTEST_ID = 4
-_ON = Annotated[
-    str | None,
-    Argument("Its id, or the beginning of it; left out in a chat, the chat's own conversation.", most=200),
-    Spelling("--on", help="Its id, or its number in the last list; left out in a chat, the chat's own conversation."),
-]
+class SaidView(MessageView):
+    """A message, its segment, and its branch: of what was said again in another way, the first message's own name."""
+
+    segment_id: str
+    branch: str | None
 
 
-class TaggedAnswer(TypedDict):
-    """What has which tags now; `kind` is `conversation` or `memory`."""
+class ReadAnswer(TypedDict):
+    """So many messages of a conversation, oldest first, from `offset` on, of `total`; and what came back in it.
 
-    id: str
-    kind: str
-    tags: list[str]
+    `parent` is the conversation whose subagent spoke here.
+    """
 
-
-class TagCount(TypedDict):
-    """How many conversations and memories have a tag."""
-
-    tag: str
-    conversations: int
-    memories: int
-
-
-class TagsAnswer(TypedDict):
-    """All tags, the most used first."""
-
-    tags: list[TagCount]
+    conversation: ConversationView
+    parent: str | None
+    messages: list[SaidView]
+    offset: int
+    total: int
+    next_offset: int | None
+    subagents: list[ListedView]
+    recalls: list[InjectionView]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NothingNamed:
-    """Nothing has to be named."""
+class ReadArguments:
+    """What to read, and from where on."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TagArguments:
-    """Tags to give to a conversation or a memory, or to take from it."""
-
-    tags: Annotated[tuple[str, ...], Argument("The tags.", 1, MAX_TAGS), Spelling(is_word=True, metavar="TAG...")]
-    on: _ON = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetagArguments:
-    """What tags a conversation or a memory gets and loses."""
-
-    id: Annotated[str, Argument("A conversation's or a memory's id, or the beginning of it.", 1, 200)]
-    add: Annotated[tuple[str, ...], Argument("Tags that it gets.", most=MAX_TAGS)] = ()
-    remove: Annotated[tuple[str, ...], Argument("Tags that it loses.", most=MAX_TAGS)] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TitleArguments:
-    """A conversation's title."""
-
-    title: Annotated[str, Argument("Its title; empty takes the corrected one back.", most=200), WORDS] = ""
-    on: _ON = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProjectArguments:
-    """A conversation's project."""
-
-    project: Annotated[
-        str, Argument("Its short name, key or folder; empty takes the corrected one back.", most=1000), WORD
-    ] = ""
-    on: _ON = None
-
-
-def _named(harken: Harken, on: str | None, caller: Caller) -> str:
-    if on is None:
-        if caller.talk is None:
-            raise UsageError("Say which conversation: --on ID. Ids are printed by: harken list")
-        return caller.talk.conversation_uid
-    return id_listed(harken, on) if caller.is_owner and on.isdecimal() and len(on) < _SHORTEST_ID else on
-
-
-def _retag(harken: Harken, uid: str, add: Sequence[str], remove: Sequence[str]) -> TaggedAnswer:
-    """Change the tags of a conversation, or of a memory where no conversation has the id."""
-    try:
-        label = harken.labels.tag(uid, add, remove)
-    except NotFoundError as error:
-        try:
-            memory = harken.memories.get(uid)
-        except NotFoundError:
-            raise error from None
-        tags = [tag for tag in (*memory.tags, *add) if tag not in remove]
-        memory = harken.memories.edit(memory.uid, tags=tags)
-        return TaggedAnswer(id=memory.uid, kind="memory", tags=list(memory.tags))
-    return TaggedAnswer(id=label.conversation_uid, kind="conversation", tags=list(label.tags))
-
-
-def _move(harken: Harken, wanted: ProjectArguments, caller: Caller) -> ConversationLabel:
-    project = wanted.project
-    if project.startswith((".", "/", "~")):
-        if not caller.is_owner:
-            raise UsageError("Name a project by its short name or its key; only its owner names a folder.")
-        project = str((caller.directory or Path.cwd()) / Path(project).expanduser())
-    return harken.labels.move(_named(harken, wanted.on, caller), project or None)
-
-
-def _used(harken: Harken, _wanted: NothingNamed, _caller: Caller) -> TagsAnswer:
-    talks, saved = harken.labels.used(), harken.memories.used_tags()
-    counts = [
-        TagCount(tag=tag, conversations=talks.get(tag, 0), memories=saved.get(tag, 0)) for tag in {**talks, **saved}
+    id: Annotated[
+        str, Argument("Of a conversation, or of a message or an exchange in it; or the beginning of it.", 6, 200)
     ]
-    return TagsAnswer(tags=sorted(counts, key=lambda each: (-each["conversations"] - each["memories"], each["tag"])))
+    offset: Annotated[
+        int | None,
+        Argument("How many messages to pass over; left out, the page that has the message, or the first.", 0, 10**9),
+    ] = None
+    limit: Annotated[int, Argument("How many messages at most.", 1, 200)] = 50
 
 
-def _show_tags(printer: Printer, found: TagsAnswer) -> None:
-    for each in found["tags"]:
-        memories = counted(each["memories"], "memory", "memories")
-        printer.say((f"{each['tag']}", "yellow"), f"  {counted(each['conversations'], 'conversation')}, {memories}")
-    if not found["tags"]:
-        printer.say("No tags yet. Give one: harken tag add TAG --on ID")
+def _read(harken: Harken, wanted: ReadArguments, _caller: Caller) -> ReadAnswer:
+    from harken.model.lookups import ConversationFilter
+
+    page = harken.archive.page(wanted.id, wanted.offset, wanted.limit)
+    head = page.conversation
+    of_agents = ConversationFilter(parent=head.uid, limit=_MOST_SUBAGENTS)
+    title = head.title or harken.maintenance.titles([head.uid]).get(head.uid, "")
+    return ReadAnswer(
+        conversation={**head.view(), "title": title},
+        parent=head.parent_uid,
+        messages=[_said(message) for message in page.messages],
+        offset=page.offset,
+        total=page.total,
+        next_offset=page.next_offset,
+        subagents=view_of(harken.maintenance.conversations(of_agents)[0]),
+        recalls=view_of(harken.archive.recalls(_MOST_RECALLS, conversation_uid=head.uid, with_questions=False)),
+    )
 
 
-def _show_tagged(printer: Printer, found: TaggedAnswer) -> None:
-    tags = " ".join(f"#{tag}" for tag in found["tags"]) or "no tags"
-    printer.say(f"{found['kind'].capitalize()} {found['id']}: {tags}")
+def _said(message: Message) -> SaidView:
+    branch = message.metadata.get("branch")
+    return {
+        **message.view(),
+        "segment_id": message.segment_uid,
+        "branch": branch if isinstance(branch, str) else None,
+    }
 
 
-def _show_label(printer: Printer, found: ConversationLabel) -> None:
-    printer.say(f"{found.title or 'untitled'}", (f"  {short_key(found.project)}" if found.project else "", "cyan"))
-    printer.say((f"  {found.conversation_uid}", "dim"))
+class DayView(TypedDict):
+    """A day of the clock of the machine on which the memory is, and how many questions were asked on it."""
+
+    day: str
+    questions: int
+
+
+class DaysAnswer(TypedDict):
+    """Days on which something was asked, oldest first."""
+
+    days: list[DayView]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DaysArguments:
+    """Which days."""
+
+    since: Annotated[str | None, Argument("Not before this: 2026-05-08, '2 years ago'.", most=100)] = None
+
+
+def _days(harken: Harken, wanted: DaysArguments, _caller: Caller) -> DaysAnswer:
+    since = parse_since(wanted.since, datetime.now(UTC)).astimezone().date() if wanted.since else None
+    found = harken.archive.days().items()
+    return DaysAnswer(days=[DayView(day=str(day), questions=n) for day, n in found if since is None or day >= since])
 
 
 OPERATIONS = (
@@ -330,75 +289,20 @@ OPERATIONS = (
         is_paged=True,
     ),
     Operation(
-        "tags",
-        "List all tags of conversations and memories, the most used first.",
-        NothingNamed,
-        _used,
-        "List tags",
-        TagsAnswer,
-        command="tag",
-        help="List all tags; give some to a conversation or a memory, take some from it.",
-        show=_show_tags,
+        "read_conversation",
+        "Read a conversation as it was said, page by page, with its segments, branches and subagents, and what came "
+        "back in it by itself, and why.",
+        ReadArguments,
+        _read,
+        "Read a conversation as it was said",
+        ReadAnswer,
     ),
     Operation(
-        "tag",
-        "Change the tags of a conversation or a memory: only as the user asked. Searches can be limited by them.",
-        RetagArguments,
-        lambda harken, wanted, _caller: _retag(harken, wanted.id, wanted.add, wanted.remove),
-        "Change tags",
-        TaggedAnswer,
-        effect=Effect.CHANGES,
-        is_idempotent=True,
-    ),
-    Operation(
-        "tag list",
-        "List all tags, the most used first.",
-        NothingNamed,
-        _used,
-        show=_show_tags,
-    ),
-    Operation(
-        "tag add",
-        "Give a conversation or a memory tags; search and recall can be limited by them.",
-        TagArguments,
-        lambda harken, wanted, caller: _retag(harken, _named(harken, wanted.on, caller), wanted.tags, ()),
-        effect=Effect.CHANGES,
-        is_idempotent=True,
-        show=_show_tagged,
-    ),
-    Operation(
-        "tag remove",
-        "Take tags from a conversation or a memory.",
-        TagArguments,
-        lambda harken, wanted, caller: _retag(harken, _named(harken, wanted.on, caller), (), wanted.tags),
-        effect=Effect.CHANGES,
-        is_idempotent=True,
-        show=_show_tagged,
-    ),
-    Operation(
-        "conversation_title",
-        "Correct a conversation's title; no import changes it any more. Empty takes the correction back.",
-        TitleArguments,
-        lambda harken, wanted, caller: harken.labels.entitle(_named(harken, wanted.on, caller), wanted.title),
-        "Correct a title",
-        LabelView,
-        effect=Effect.CHANGES,
-        is_idempotent=True,
-        command="conversations title",
-        help="Correct the title of a conversation; no import changes it any more. Without words, take that back.",
-        show=_show_label,
-    ),
-    Operation(
-        "conversation_project",
-        "Correct which project a conversation belongs to. Empty takes the correction back.",
-        ProjectArguments,
-        _move,
-        "Correct a project",
-        LabelView,
-        effect=Effect.CHANGES,
-        is_idempotent=True,
-        command="conversations project",
-        help="Correct the project of a conversation: a short name, key or folder. Without one, take that back.",
-        show=_show_label,
+        "days",
+        "Count the questions of each day.",
+        DaysArguments,
+        _days,
+        "Days",
+        DaysAnswer,
     ),
 )

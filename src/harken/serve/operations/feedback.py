@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 from typing_extensions import TypedDict
 
+from harken.errors import UsageError
 from harken.model.arguments import Argument, Spelling
 from harken.model.marks import AGENT, OWNER, VERDICTS, Verdict
-from harken.model.views import RatingView, RecallView
+from harken.model.views import InjectionView, RatingView, format_moment, parse_moment
 from harken.serve.operations.operation import (
+    HIDDEN,
     WORD,
     Caller,
     Effect,
@@ -25,7 +27,8 @@ from harken.text.shown import one_line
 
 if TYPE_CHECKING:
     from harken.engine import Harken
-    from harken.record.feedback import Judged, RecalledLine
+    from harken.model.lookups import Injection
+    from harken.record.feedback import Judged
 
 _EXCERPT_CHARS = 120
 # Shorter numbers are places in a list.
@@ -52,20 +55,23 @@ class RateArguments(JudgeArguments):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecallsArguments:
-    """Which of what came back by itself."""
+    """Which of them."""
 
-    conversation: Annotated[str | None, Argument("Only in this conversation: its id.", most=200)] = None
-    limit: Annotated[int, Argument("How many at most, newest first.", 1, 200)] = 20
+    conversation: Annotated[
+        str | None,
+        Argument("Only what came back in this conversation: its id, or the beginning of it.", 6, 200),
+    ] = None
+    limit: Annotated[int, Argument("How many moments at most.", 1, 200), Spelling(limits=(1, 100_000))] = 20
     before: Annotated[
-        int | None, Argument("Only those before this number: the next_before of the answer before.", 1)
+        str | None, Argument("Where to go on: the next_before of the answer before.", most=40), HIDDEN
     ] = None
 
 
 class RecallsAnswer(TypedDict):
     """What came back by itself, newest first."""
 
-    recalls: list[RecallView]
-    next_before: int | None
+    recalls: list[InjectionView]
+    next_before: str | None
 
 
 def _rate(harken: Harken, wanted: JudgeArguments, verdict: str, caller: Caller) -> Judged:
@@ -81,26 +87,42 @@ def _show_judged(printer: Printer, found: Judged) -> None:
         printer.say(f"It does not come back by itself {about}; search finds it.")
 
 
-def _recalls(harken: Harken, wanted: RecallsArguments, caller: Caller) -> Sequence[RecalledLine]:
-    found = harken.feedback.recalls(wanted.limit, wanted.before, wanted.conversation)
+def _recalls(harken: Harken, wanted: RecallsArguments, caller: Caller) -> Sequence[Injection]:
+    try:
+        before = None if wanted.before is None else parse_moment(wanted.before)
+    except ValueError as error:
+        raise UsageError("before: no moment. Give the next_before of the answer before.") from error
+    uid = None
+    if wanted.conversation is not None:
+        uid = harken.chats.find(wanted.conversation).conversation_uid
+    # One more tells whether there are others.
+    found = harken.archive.recalls(wanted.limit + 1, before, uid)
     if caller.is_owner:
-        number_listed(harken, [each.given.ref_uid for each in found])
+        number_listed(harken, [item.uid for each in found[: wanted.limit] for item in each.items])
     return found
 
 
-def _show_recalls(printer: Printer, found: Sequence[RecalledLine]) -> None:
-    for number, each in enumerate(found, 1):
-        printer.say(
-            (f"{number:>3}  ", "dim"),
-            (f"{each.given.at.astimezone():%Y-%m-%d %H:%M}  {each.kind}", "green"),
-            (f"  {each.given.ref_uid}", "dim"),
-            (f"  {each.words}" if each.words else "", "yellow"),
-        )
+def _recalls_answer(found: Sequence[Injection], wanted: RecallsArguments) -> RecallsAnswer:
+    shown = found[: wanted.limit]
+    more = format_moment(shown[-1].at) if len(found) > wanted.limit else None
+    return RecallsAnswer(recalls=view_of(list(shown)), next_before=more)
+
+
+def _show_recalls(printer: Printer, found: Sequence[Injection]) -> None:
+    count = 0
+    for each in found:
+        at = f"{each.at.astimezone():%Y-%m-%d %H:%M}"
+        printer.say((each.title or each.conversation_uid, "bold"), (f"  {at}  {each.event or ''}", "green"))
         if each.question:
             printer.say((f"     asked: {one_line(each.question, _EXCERPT_CHARS)}", "dim"))
-        printer.say(f"     {one_line(each.text, _EXCERPT_CHARS)}")
+        for number, item in enumerate(each.items, count + 1):
+            why = "why is not known" if item.why is None else item.why
+            printer.say((f"{number:>3}  ", "dim"), f"{item.source or 'gone'}: {one_line(item.text, _EXCERPT_CHARS)}")
+            printer.say((f"     {item.uid} · {why}", "dim"), (f" · {item.rated}" if item.rated else "", "yellow"))
+        count += len(each.items)
+        printer.say()
     if not found:
-        printer.say("Nothing has come back by itself yet. Put memory into an agent: harken install")
+        printer.say("Nothing has come back by itself yet. Agents ask for it by their hooks: harken install")
 
 
 def _judging(words: str, verdict: str, help: str) -> Operation[JudgeArguments, Judged]:
@@ -127,18 +149,17 @@ OPERATIONS = (
     ),
     Operation(
         "recalls",
-        "List what came back by itself, newest first: when, in which conversation, at what question, how it was rated.",
+        "List what came back by itself, newest first: when, in which conversation, at what question, why, and how it "
+        "was rated.",
         RecallsArguments,
         _recalls,
-        "List what was recalled",
+        "List what came back by itself",
         RecallsAnswer,
-        lambda found, wanted: RecallsAnswer(
-            recalls=view_of(found),
-            next_before=found[-1].given.row if len(found) == wanted.limit else None,
-        ),
+        _recalls_answer,
         command="rag recalls",
-        help="List what came back by itself, newest first; `harken rag wrong 2` judges the second.",
+        help="List what came back by itself, newest first, and why; `harken rag wrong 2` judges the second.",
         show=_show_recalls,
+        is_paged=True,
     ),
     _judging("rag useful", "useful", "Say that ID, which came back, was useful: it counts a little more."),
     _judging("rag useless", "useless", "Say that ID, which came back, was of no use: it counts a little less."),

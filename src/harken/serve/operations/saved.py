@@ -85,7 +85,7 @@ class MemoriesArguments:
     category: Annotated[str | None, Argument("Only of this kind.", choices=CATEGORIES)] = None
     tags: Annotated[tuple[str, ...], Argument("Only with all of these.", most=MAX_TAGS), _TAG] = ()
     project: Project = None
-    superseded: Annotated[bool, Argument("Those that others stand in place of.", is_shared=False)] = False
+    superseded: Annotated[bool, Argument("Those that others stand in place of.", is_rare=True)] = False
     limit: Annotated[int, Argument("How many at most, newest first.", 1, 100), replace(AT_MOST, default=50)] = 20
     offset: Annotated[int, Argument(OFFSET, 0, 1_000_000), Spelling(help="Pass over so many.")] = 0
 

@@ -57,9 +57,10 @@ class CutMessageView(MessageView):
 
 
 class SearchAnswer(TypedDict):
-    """What was found, best first."""
+    """What was found, best first; `threshold` is the similarity that hits without a matching word had to have."""
 
     hits: list[CutHitView]
+    threshold: float | None
     notes: list[str]
     next_offset: int | None
 
@@ -122,6 +123,11 @@ class SearchArguments:
         Argument("Have a local cross-encoder judge the best twelve again.", is_shared=False),
         Spelling("--rerank/--no-rerank"),
     ] = None
+    threshold: Annotated[
+        float | None,
+        Argument("The similarity that what shares no word needs, in place of the model's own.", 0, 1, is_rare=True),
+        Spelling(help="The similarity that what shares no word needs, from 0 to 1; else the model's own."),
+    ] = None
     explain: Annotated[bool, Argument("Show what each hit's score is made of.", is_shared=False)] = False
     include_untrusted: IncludeUntrusted = True
     text_chars: Annotated[
@@ -168,9 +174,8 @@ def _search(harken: Harken, wanted: SearchArguments, caller: Caller) -> Search:
     asked = end if end is None or caller.is_owner else min(end + 1, _MOST_HITS)
     # The owner looks for what there is; an agent, for what matters where it works.
     where = None if caller.is_owner else caller.directory
-    found = harken.search(
-        wanted.query, scope=scope, limit=asked, mode=wanted.mode, rerank=wanted.rerank, directory=where
-    )
+    options: dict[str, Any] = {"rerank": wanted.rerank, "threshold": wanted.threshold}
+    found = harken.search(wanted.query, scope=scope, limit=asked, mode=wanted.mode, directory=where, **options)
     shown = replace(found, hits=found.hits[wanted.offset : end])
     uids = [hit.entry.conversation_uid for hit in shown.hits if hit.entry.conversation_uid]
     titles = harken.maintenance.titles(uids) if uids else {}
@@ -190,7 +195,8 @@ def _search_answer(found: Search, wanted: SearchArguments) -> SearchAnswer:
         {**_cut(hit.view(), wanted.text_chars), "title": found.titles.get(hit.entry.conversation_uid or "")}
         for hit in found.result.hits
     ]
-    return SearchAnswer(hits=hits, notes=list(found.result.notes), next_offset=found.next_offset)  # type: ignore[typeddict-item]
+    threshold, notes = found.result.threshold, list(found.result.notes)
+    return SearchAnswer(hits=hits, threshold=threshold, notes=notes, next_offset=found.next_offset)  # type: ignore[typeddict-item]
 
 
 def _show_hits(session: Printer, found: Search) -> None:

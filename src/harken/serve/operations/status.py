@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC
 from operator import itemgetter
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired
 
 from typing_extensions import TypedDict
 
-from harken.model.arguments import Argument
+from harken.model.arguments import Argument, Spelling
 from harken.model.views import StatusView, WorkerView
-from harken.serve.operations.operation import Caller, Operation, Printer
+from harken.serve.operations.operation import Caller, Operation, Printer, view_of
 from harken.text.shown import counted, readable_bytes
 
 if TYPE_CHECKING:
@@ -33,7 +33,17 @@ CONVERSATION, EXCHANGE, TOOLS, SEGMENT, EMBEDDINGS = "conversation", "exchange",
 class StatusArguments:
     """Nothing has to be named."""
 
-    projects: Annotated[bool, Argument("List the projects.", is_shared=False)] = False
+    projects: Annotated[
+        bool, Argument("List the projects as well.", is_rare=True), Spelling(help="List the projects.")
+    ] = False
+
+
+class ProjectLine(TypedDict):
+    """A project, and how many conversations it has."""
+
+    key: str
+    name: str
+    conversations: int
 
 
 class StatusAnswer(StatusView):
@@ -41,6 +51,7 @@ class StatusAnswer(StatusView):
 
     max_usd_per_day: float | None
     workers: list[WorkerView]
+    projects: NotRequired[list[ProjectLine]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,6 +279,28 @@ def _show_stats(session: Printer, found: StatsAnswer) -> None:
         session.say(f"hooks of {each['agent']}, {each['week']}: {each['count']:,} answered, half within {times}")
 
 
+class FailureView(TypedDict):
+    """Work that was given up."""
+
+    kind: str
+    item: int
+    attempts: int
+    error_class: str
+
+
+class FailuresAnswer(TypedDict):
+    """Work that was given up, newest first."""
+
+    failures: list[FailureView]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailuresArguments:
+    """How many."""
+
+    limit: Annotated[int, Argument("How many at most.", 1, 1000)] = 100
+
+
 OPERATIONS = (
     Operation(
         "status",
@@ -293,5 +326,14 @@ OPERATIONS = (
         "Statistics",
         StatsAnswer,
         show=_show_stats,
+    ),
+    Operation(
+        "failures",
+        "List background work that was given up after repeated failures, newest first.",
+        FailuresArguments,
+        lambda harken, wanted, _caller: harken.maintenance.failures(wanted.limit),
+        "Failures",
+        FailuresAnswer,
+        lambda found, _wanted: FailuresAnswer(failures=view_of(found)),
     ),
 )

@@ -9,6 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from typing_extensions import TypedDict
+
 from harken.errors import UsageError
 from harken.model.arguments import MOST_COMMITS, Argument
 from harken.model.views import CommitsView, FilesView
@@ -56,6 +58,30 @@ def _commits(harken: Harken, wanted: CommitsArguments, caller: Caller) -> Commit
     return harken.commits.index(place, since=earliest, limit=wanted.limit, progress=caller.progress)
 
 
+class IndexedView(TypedDict):
+    """How many parts of a project's code, documents or history search sees."""
+
+    project: str
+    source: str
+    parts: int
+
+
+class IndexedAnswer(TypedDict):
+    """Everything that was indexed, by project."""
+
+    indexed: list[IndexedView]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexedArguments:
+    """Nothing has to be named."""
+
+
+def _indexed(harken: Harken, _wanted: IndexedArguments, _caller: Caller) -> IndexedAnswer:
+    found = harken.archive.indexed()
+    return IndexedAnswer(indexed=[IndexedView(project=key, source=kind, parts=count) for key, kind, count in found])
+
+
 _indexing: Callable[..., AnyOperation] = partial(Operation, effect=Effect.CHANGES, is_idempotent=True, is_long=True)
 OPERATIONS = (
     _indexing(
@@ -82,5 +108,13 @@ OPERATIONS = (
         lambda harken, wanted, caller: harken.documents.index(wanted.place(harken, caller), caller.progress),
         "Index documents",
         FilesView,
+    ),
+    Operation(
+        "indexed",
+        "Say of which projects code, documents and commits were indexed, and how many parts.",
+        IndexedArguments,
+        _indexed,
+        "What was indexed",
+        IndexedAnswer,
     ),
 )

@@ -23,7 +23,7 @@ _FIRST = (
     *("model", "list", "stats"),
 )
 # Those that make no sense within a conversation: what agents start, and what wants the store to itself.
-_APART = frozenset({"chat", "hook", "install", "mcp", "migrate", "reindex", "restore", "serve", "setup"})
+_APART = frozenset({"chat", "hook", "install", "mcp", "migrate", "reindex", "restore", "serve", "setup", "view"})
 # Other names, for what comes out of a pipe.
 _ALIASES = {"open": "show"}
 _LEAVING = ("exit", "quit")

@@ -39,14 +39,6 @@ class Asked:
     text: str
 
 
-def list_given(tx: Transaction, limit: int, before: int | None = None, conversation: str | None = None) -> list[Given]:
-    """What came back last, newest first; before a row, and in one conversation, where they are named."""
-    wanted = _given(tx).order_by(injections.c.id.desc()).limit(limit)
-    wanted = wanted if before is None else wanted.where(injections.c.id < before)
-    wanted = wanted if conversation is None else wanted.where(injections.c.conversation_uid == conversation)
-    return [Given(*row) for row in tx.connection.execute(wanted)]
-
-
 def given_behind(tx: Transaction, row: int, limit: int) -> list[Given]:
     """What came back after a row, oldest first."""
     wanted = _given(tx).where(injections.c.id > row).order_by(injections.c.id).limit(limit)
@@ -65,12 +57,12 @@ def _given(tx: Transaction) -> Select[Any]:
     return tx.select(*columns)
 
 
-def asked_at(tx: Transaction, given: Given) -> Asked | None:
-    """What a person had said last when something came back; None where that is not recorded, or no more."""
+def asked_at(tx: Transaction, conversation_uid: str, at: datetime) -> Asked | None:
+    """What a person had said last in a conversation when something came back; None where no record tells."""
     said = (
         tx.select(messages.c.uid, exchanges.c.uid.label("exchange_uid"), messages.c.text)
         .select_from(joined(messages, conversations, exchanges))
-        .where(conversations.c.uid == given.conversation_uid, messages.c.created_at <= given.at + _SOON)
+        .where(conversations.c.uid == conversation_uid, messages.c.created_at <= at + _SOON)
         .where(messages.c.role == Role.USER.value, messages.c.type == MessageType.TEXT.value)
         .order_by(messages.c.position.desc(), messages.c.id.desc())
         .limit(1)

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Row, Table
+from sqlalchemy import Row, Table, func
 
 from harken.model.conversations import NewEntry, Trust
 from harken.storage.entries import RecordHead, add_record_entries, drop_record_entries
 from harken.storage.ports import Transaction, batches, rows_by, rows_in
-from harken.storage.tables import code_units, indexed_files, passages, reader, writer
+from harken.storage.tables import code_units, commits, indexed_files, passages, projects, reader, writer
 
 PARTS: Mapping[str, Table] = {"code": code_units, "document": passages}
 _UID_DIGITS = 32
@@ -79,6 +79,17 @@ def file_states(
     if paths is None:
         return {row.path: _file_state(row) for row in tx.connection.execute(statement)}
     return {row.path: _file_state(row) for row in rows_in(tx, statement, indexed_files.c.path, paths)}
+
+
+def count_parts(tx: Transaction) -> list[tuple[str, str, int]]:
+    """(project's key, source, parts that search sees) of everything that was indexed, by project."""
+    found: list[tuple[int, str, int]] = []
+    for source, table in (*PARTS.items(), ("commit", commits)):
+        counted = tx.select(table.c.project_id, func.count()).group_by(table.c.project_id)
+        found += [(row[0], source, int(row[1])) for row in tx.connection.execute(counted)]
+    ids = {project_id for project_id, _, _ in found}
+    keys = {row.id: row.key for row in rows_by(tx, projects.c.id, ids, projects.c.id, projects.c.key)}
+    return sorted((keys[project_id], source, count) for project_id, source, count in found)
 
 
 def put_file_states(tx: Transaction, source: str, project_id: int, states: Sequence[FileState]) -> None:

@@ -1,4 +1,4 @@
-"""What people say of what is recorded: verdicts, labels of conversations, dates of review; and topics."""
+"""What people say of records: verdicts, labels of conversations, dates of review, topics; and why it came back."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ def upgrade() -> None:
     new = {
         "conversations": [sa.Column("label", sa.Text)],
         "entries": [sa.Column("rated", sa.Float, nullable=False, server_default="1")],
+        "injections": [sa.Column("event", sa.Text), sa.Column("why", sa.Text)],
         "memories": [sa.Column("confirmed_at", sa.BigInteger), sa.Column("review_by", sa.BigInteger)],
     }
     for table, columns in new.items():

@@ -1,0 +1,201 @@
+"""Who may see the pages: the browser that came by a one-time link, and nobody else on this machine or in the web.
+
+Everything that is refused is refused before a page is made or a change begun.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from http.cookies import CookieError, SimpleCookie
+from typing import Any
+from urllib.parse import parse_qs
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import HTMLResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from harken.serve.http.guard import misdirected
+
+COOKIE, CSRF_FIELD, OPENING = "harken", "csrf", "/open"
+FORM, CSRF = "harken.form", "harken.csrf"
+LINK_SECONDS = 60.0
+_LONGEST_FORM, _FORM_SECONDS = 256 * 1024, 15.0
+HEADERS = {
+    # htmx asks, and forms are sent, nowhere but here.
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-store",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+}
+
+
+@dataclass(slots=True)
+class Browsers:
+    """One-time links, and the browsers that came by one. Nothing of it outlives the process.
+
+    Keys are kept as hashes alone, so that finding one takes the same time whatever is shown.
+    """
+
+    clock: Callable[[], float] = time.monotonic
+    _links: dict[str, float] = field(default_factory=dict)
+    _came: set[str] = field(default_factory=set)
+    _csrf: dict[str, str] = field(default_factory=dict)
+
+    def link(self) -> str:
+        """Make the key of a link, good for one browser and a minute."""
+        now = self.clock()
+        self._links = {key: until for key, until in self._links.items() if until > now}
+        key = secrets.token_urlsafe(32)
+        self._links[_hash(key)] = now + LINK_SECONDS
+        return key
+
+    def admit(self, key: str) -> str | None:
+        """Return a browser's cookie for a link's key, which is worthless from now on; None where it already was."""
+        until = self._links.pop(_hash(key), 0.0)
+        if until <= self.clock():
+            return None
+        self._came.add(_hash(key))
+        cookie = secrets.token_urlsafe(32)
+        self._csrf[_hash(cookie)] = secrets.token_urlsafe(32)
+        return cookie
+
+    def has_come(self, key: str) -> bool:
+        """Whether a browser has come by the link of this key."""
+        return _hash(key) in self._came
+
+    def csrf(self, cookie: str | None) -> str | None:
+        """The token that a browser's forms carry; None where no browser has this cookie."""
+        return self._csrf.get(_hash(cookie)) if cookie else None
+
+
+def _hash(key: str) -> str:
+    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+class Threshold:
+    """Lets a browser with the cookie pass, to pages below the prefix alone, and reads the forms that it sends.
+
+    Args:
+        prefix: a path that nobody can guess: cookies are shared by all ports of a host, and this one is sent to none
+            but who listens under that path.
+        host: what browsers call us, with the port.
+        admit: told the connection of whoever has shown a cookie.
+    """
+
+    def __init__(
+        self, app: ASGIApp, browsers: Browsers, prefix: str, host: str, admit: Callable[[Any], None] = lambda _c: None
+    ) -> None:
+        self._app = app
+        self._browsers = browsers
+        self._prefix = prefix
+        self._host = host
+        self._admit = admit
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer for the application, or hand the request on."""
+        if scope["type"] != "http":
+            return
+
+        async def sending(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(raw=message["headers"])
+                for name, value in HEADERS.items():
+                    headers[name] = value
+            await send(message)
+
+        await self._answer(scope, receive, sending)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers, path = Headers(scope=scope), scope["path"].removeprefix(self._prefix)
+        refused = misdirected(_told(headers), lambda called: called == self._host)
+        refused = refused or self._foreign(scope, headers, path)
+        csrf = None
+        if refused is None and path != OPENING:
+            csrf = self._browsers.csrf(_cookie_of(headers))
+            refused = (403, "These pages are closed here. Open them anew with: harken view") if csrf is None else None
+        if refused is not None:
+            await _refusal(*refused)(scope, receive, send)
+            return
+        if csrf is not None:
+            self._admit(scope.get("client"))
+        form: Mapping[str, list[str]] = {}
+        if scope["method"] == "POST":
+            form = parse_qs(
+                (await _body(receive)).decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=200
+            )
+            shown = form.get(CSRF_FIELD, [""])[0]
+            if csrf is None or not secrets.compare_digest(shown.encode(), csrf.encode()):
+                await _refusal(403, "This form is not from these pages, or from before they were opened anew.")(
+                    scope, receive, send
+                )
+                return
+        inside = {**scope, "path": path or "/", "raw_path": (path or "/").encode(), FORM: form, CSRF: csrf}
+        await self._app(inside, receive, send)
+
+    def _foreign(self, scope: Scope, headers: Headers, path: str) -> tuple[int, str] | None:
+        if not scope["path"].startswith(f"{self._prefix}/"):
+            return 404, "There is nothing here. The pages open with: harken view"
+        if scope["method"] not in ("GET", "HEAD", "POST"):
+            return 405, "Pages are read, and forms are sent; nothing else."
+        # Browsers tell who asks; the opening link alone may be followed from anywhere.
+        asked_by = headers.get("sec-fetch-site", "same-origin")
+        is_link = (
+            path == OPENING and scope["method"] == "GET" and headers.get("sec-fetch-mode", "navigate") == "navigate"
+        )
+        if asked_by not in ("same-origin", "none") and not is_link:
+            return 403, "Web pages of other origins may not ask."
+        return None
+
+
+def _told(headers: Headers) -> Headers:
+    """The headers, without an origin that browsers withhold from our own forms, as the referrer policy has it.
+
+    It says by another header, which no page can set, that the form is the same origin's.
+    """
+    is_own = headers.get("origin") == "null" and headers.get("sec-fetch-site") == "same-origin"
+    return Headers(raw=[each for each in headers.raw if each[0] != b"origin"]) if is_own else headers
+
+
+def _cookie_of(headers: Headers) -> str | None:
+    try:
+        found = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+    except CookieError:
+        return None
+    return found.value if found else None
+
+
+def cookie_header(cookie: str, prefix: str) -> str:
+    """The header that gives a browser its cookie: for these pages alone, never shown to scripts, until it is closed."""
+    return f"{COOKIE}={cookie}; Path={prefix}/; HttpOnly; SameSite=Strict"
+
+
+async def _body(receive: Receive) -> bytes:
+    """The body of a form; what is too long or too late is no form, and lacks its token."""
+    parts: list[bytes] = []
+    try:
+        async with asyncio.timeout(_FORM_SECONDS):
+            while True:
+                message = await receive()
+                parts.append(message.get("body", b""))
+                if message["type"] != "http.request" or sum(map(len, parts)) > _LONGEST_FORM:
+                    return b""
+                if not message.get("more_body", False):
+                    return b"".join(parts)
+    except TimeoutError:
+        return b""
+
+
+def _refusal(status: int, reason: str) -> HTMLResponse:
+    """A page without anything of anybody's: a reason, in words of ours."""
+    page = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>Harken</title><p>{reason}</p></html>'
+    return HTMLResponse(page, status, {"connection": "close"})

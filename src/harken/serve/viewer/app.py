@@ -1,0 +1,133 @@
+"""The pages as one application: each address and what makes its page, the files beside them, and what changes live."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from anyio.to_thread import run_sync
+from jinja2 import Environment
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from harken.engine import Harken
+from harken.errors import HarkenError, NotFoundError, sentence_of
+from harken.log import Log
+from harken.serve.http.guard import status_of
+from harken.serve.viewer import conversations, home, learned, recalls, saved, searching, upkeep
+from harken.serve.viewer.access import CSRF, FORM, OPENING, Browsers, cookie_header
+from harken.serve.viewer.pages import Asked, Gone, PageMaker, Shown, place_of
+from harken.serve.viewer.rendering import make_environment
+
+if TYPE_CHECKING:
+    from harken.serve.daemon.run import Daemon
+
+_log = Log(__name__)
+
+# In the order of the menu: a room of the pages is a module with its addresses, and its names in the menu.
+_ROOMS = (home, conversations, searching, recalls, saved, learned, upkeep)
+PAGES: dict[str, PageMaker] = {path: make for room in _ROOMS for path, make in room.PAGES.items()}
+MENU = tuple(entry for room in _ROOMS for entry in room.MENU)
+_TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+STATIC = {each.name: each.read_bytes() for each in files("harken.serve.viewer").joinpath("static").iterdir()}
+SENT_TO = "/do/"
+_LIVE_SECONDS = 3.0
+_LIVE = ("messages", "conversations", "queue", "failed", "spend_today_usd", "redactions")
+
+
+def make_pages(harken: Harken, browsers: Browsers, prefix: str, daemon: Daemon) -> ASGIApp:
+    """Make the application; it takes who comes to it for the owner, so it stands behind a `Threshold` or a login."""
+    environment = make_environment()
+    # Addresses of ours alone: what stands in a memory is never one.
+    environment.globals |= {"at": lambda path: prefix + path, "menu": MENU, "place": place_of}
+
+    async def opening(request: Request) -> Response:
+        cookie = browsers.admit(request.query_params.get("key", ""))
+        if cookie is None:
+            return HTMLResponse(_text(environment, request, _SPENT), 403)
+        # A redirection would still be the foreign page's request, for which a strict cookie is not sent.
+        answer = HTMLResponse(environment.get_template("opened.html").render())
+        answer.headers["set-cookie"] = cookie_header(cookie, prefix)
+        return answer
+
+    def page(path: str, make: PageMaker) -> Route:
+        async def answer(request: Request) -> Response:
+            daemon.touch()
+            return await run_sync(_answer, environment, harken, make, request, prefix)
+
+        return Route(path, answer, methods=["POST"] if path.startswith(SENT_TO) else ["GET"])
+
+    async def live(_request: Request) -> Response:
+        return StreamingResponse(_changes(harken, daemon), media_type="text/event-stream")
+
+    async def missing(request: Request, _error: Exception) -> Response:
+        return HTMLResponse(_text(environment, request, _NO_PAGE), 404)
+
+    return Starlette(
+        routes=[
+            Route(OPENING, opening, methods=["GET"]),
+            Route("/live", live, methods=["GET"]),
+            Route("/static/{name}", _static, methods=["GET"]),
+            *(page(path, make) for path, make in PAGES.items()),
+        ],
+        exception_handlers={404: missing, 405: missing},
+    )
+
+
+_NO_PAGE = Shown("error.html", {"title": "No such page", "message": "There is no page of that name."}, 404)
+_SPENT = Shown(
+    "error.html",
+    {"title": "This link was used", "message": "Each link opens the pages once. Make another with: harken view"},
+    403,
+)
+
+
+def _answer(environment: Environment, harken: Harken, make: PageMaker, request: Request, prefix: str) -> Response:
+    """Make a page, or the page that says why there is none."""
+    form: Mapping[str, list[str]] = request.scope[FORM]
+    try:
+        found = make(Asked(harken, request.path_params, dict(request.query_params), form))
+    except HarkenError as error:
+        status = status_of(error)
+        title = "Not found" if isinstance(error, NotFoundError) else "That did not work"
+        found = Shown("error.html", {"title": title, "message": sentence_of(error)}, status)
+    except Exception as error:  # noqa: BLE001 - the serve boundary; its words may hold a message's
+        _log.error("page_failed", error_class=type(error).__name__)
+        message = f"Unexpected {type(error).__name__}; please report it."
+        found = Shown("error.html", {"title": "A mistake of ours", "message": message}, 500)
+    if isinstance(found, Gone):
+        return RedirectResponse(prefix + found.path, 303)
+    return HTMLResponse(_text(environment, request, found), found.status)
+
+
+def _text(environment: Environment, request: Request, found: Shown) -> str:
+    facts: dict[str, Any] = {"csrf": request.scope[CSRF] or "", "here": request.url.path, **found.facts}
+    return environment.get_template(found.template).render(facts)
+
+
+async def _static(request: Request) -> Response:
+    name: str = request.path_params["name"]
+    kind = _TYPES.get(name[name.rfind(".") :])
+    if kind is None or name not in STATIC:
+        return Response(status_code=404)
+    return Response(STATIC[name], media_type=kind, headers={"cache-control": "private, max-age=86400"})
+
+
+async def _changes(harken: Harken, daemon: Daemon) -> AsyncIterator[str]:
+    """Counts of the home as they change, as events; none is an idle daemon's reason to stay."""
+    before: dict[str, Any] = {}
+    asked = Asked(harken, {}, {})
+    while not daemon.is_leaving:
+        status = await run_sync(lambda: asked.call("status"))
+        now = {name: status[name] for name in _LIVE}
+        yield f"data: {json.dumps(now)}\n\n" if now != before else ": nothing new\n\n"
+        before = now
+        for _ in range(int(_LIVE_SECONDS / 0.5)):
+            if not daemon.is_leaving:
+                await asyncio.sleep(0.5)

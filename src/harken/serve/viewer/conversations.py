@@ -1,0 +1,114 @@
+"""Conversations by day, project and agent; one as it was said, with what came back in its margin; a whole message."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from itertools import groupby
+from typing import Any
+
+from harken.serve.viewer.pages import Asked, PageMaker, Shown
+from harken.serve.viewer.recalls import EVENTS
+from harken.serve.viewer.rendering import heat_map
+
+_LISTED, _READ = 40, 40
+# A hook is asked a moment after, or before, the prompt is written into the transcript.
+_CLOCKS_DIFFER = timedelta(seconds=5)
+_TOOLS = ("tool_call", "tool_result")
+_ALL = 2_000_000
+
+
+def listing(asked: Asked) -> Shown:
+    """List conversations, the newest first, of a day, a project or an agent."""
+    day = asked.query.get("day")
+    wanted = {**asked.given("project", "agent", "since", "until"), **({"since": day, "until": day} if day else {})}
+    found = asked.call("conversations", **wanted, offset=asked.query.get("offset", "0"), limit=_LISTED)
+    talks = found["conversations"]
+    days = {each["day"]: each["questions"] for each in asked.call("days")["days"]}
+    return Shown(
+        "conversations.html",
+        {
+            "title": "Conversations",
+            "groups": [(name, list(group)) for name, group in groupby(talks, key=_day_of)],
+            "total": found["total"],
+            "projects": asked.call("status", projects=True)["projects"],
+            "wanted": {**asked.given("project", "agent", "since", "until"), "day": day},
+            "older": asked.other(offset=found["next_offset"]) if found["next_offset"] else None,
+            "cells": heat_map(days),
+            "other": asked.other,
+        },
+    )
+
+
+def _day_of(talk: Mapping[str, Any]) -> str:
+    return f"{datetime.fromisoformat(talk['updated_at']).astimezone():%Y-%m-%d}"
+
+
+def conversation(asked: Asked) -> Shown:
+    """Show a conversation as it was said, a page of it."""
+    uid = asked.places["uid"]
+    found = asked.call("read_conversation", id=uid, offset=asked.query.get("offset"), limit=_READ)
+    recalls = _by_prompt(found)
+    offset = found["offset"]
+    return Shown(
+        "conversation.html",
+        {
+            "title": found["conversation"]["title"] or "Untitled",
+            "found": found,
+            "rows": list(_rows(found["messages"])),
+            "recalls": recalls,
+            "events": EVENTS,
+            "marked": uid,
+            "earlier": asked.other(offset=max(0, offset - _READ)) if offset else None,
+            "later": asked.other(offset=found["next_offset"]) if found["next_offset"] else None,
+        },
+    )
+
+
+def _rows(messages: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Messages in their order; those of tools that follow each other together, and a mark where a segment begins."""
+    segment = messages[0]["segment_id"] if messages else ""
+    for is_tools, group in groupby(messages, key=lambda each: each["type"] in _TOOLS):
+        found = list(group)
+        if is_tools:
+            names = [each["tool_name"] or "tool" for each in found if each["type"] == "tool_call"]
+            yield {"kind": "tools", "messages": found, "names": list(dict.fromkeys(names)), "calls": len(names)}
+            continue
+        for message in found:
+            if message["segment_id"] != segment:
+                yield {"kind": "segment", "at": message["created_at"]}
+            segment = message["segment_id"]
+            yield {"kind": "message", "message": message}
+
+
+def _by_prompt(found: Mapping[str, Any]) -> dict[str, list[Mapping[str, Any]]]:
+    """What came back, by the message of this page in whose margin it stands: the prompt that it came with."""
+    messages = found["messages"]
+    prompts = [each for each in messages if each["role"] == "user" and each["type"] == "text"]
+    if not messages:
+        return {}
+    begin, end = (datetime.fromisoformat(messages[at]["created_at"]) for at in (0, -1))
+    placed: dict[str, list[Mapping[str, Any]]] = {}
+    for recall in reversed(found["recalls"]):
+        at = datetime.fromisoformat(recall["at"])
+        if (at < begin - _CLOCKS_DIFFER and found["offset"]) or (at > end + _CLOCKS_DIFFER and found["next_offset"]):
+            # Of a page before or behind this one.
+            continue
+        earlier = [each for each in prompts if datetime.fromisoformat(each["created_at"]) <= at + _CLOCKS_DIFFER]
+        place = earlier[-1] if earlier else (prompts or messages)[0]
+        placed.setdefault(place["id"], []).append(recall)
+    return placed
+
+
+def message(asked: Asked) -> Shown:
+    """Show one message, all of it."""
+    found = asked.call("read_conversation", id=asked.places["uid"], limit=1)
+    return Shown("message.html", {"title": "A message", "found": found, "message": found["messages"][0], "all": _ALL})
+
+
+PAGES: dict[str, PageMaker] = {
+    "/conversations": listing,
+    "/conversations/{uid}": conversation,
+    "/messages/{uid}": message,
+}
+MENU = (("Conversations", "/conversations"),)

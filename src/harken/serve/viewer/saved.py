@@ -1,0 +1,142 @@
+"""What was saved on purpose, to be read, corrected and forgotten; and forgetting, with a look at what goes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+from harken.errors import NotFoundError, UsageError
+from harken.model.arguments import CATEGORIES
+from harken.serve.viewer.pages import Asked, Gone, PageMaker, Shown, place_of
+
+_LISTED = 40
+_AGREED = "forget"
+_LISTS = {
+    "memory": "/memories",
+    "message": "/conversations",
+    "conversation": "/conversations",
+    "experience": "/experiences",
+    "value": "/values",
+}
+
+
+def memories(asked: Asked) -> Shown:
+    """List memories, newest first, of a category or with a tag; where it is wanted, those that others replaced."""
+    tag, is_all = asked.query.get("tag"), asked.query.get("superseded") == "1"
+    wanted = {**asked.given("category", "project"), "tags": [tag] if tag else None, "superseded": is_all or None}
+    found = asked.call("memories", **wanted, limit=_LISTED, offset=asked.query.get("offset", "0"))
+    return Shown(
+        "memories.html",
+        {
+            "title": "Memories",
+            "memories": found["memories"],
+            "categories": CATEGORIES,
+            "wanted": {**asked.given("category", "project"), "tag": tag, "superseded": is_all},
+            "older": asked.other(offset=found["next_offset"]) if found["next_offset"] else None,
+        },
+    )
+
+
+def memory(asked: Asked) -> Shown:
+    """Show a memory with those that it replaced, and the one that replaced it."""
+    found = _memory(asked, asked.places["uid"])
+    chain = [found]
+    while (above := chain[0]["superseded_by"]) and above not in {each["id"] for each in chain}:
+        chain.insert(0, _memory(asked, above))
+    waiting = list(found["supersedes"])
+    while waiting:
+        uid = waiting.pop(0)
+        if uid in {each["id"] for each in chain}:
+            continue
+        try:
+            chain.append(_memory(asked, uid))
+        except NotFoundError:
+            continue
+        waiting += chain[-1]["supersedes"]
+    facts = {"title": "A memory", "memory": found, "chain": chain, "categories": CATEGORIES}
+    return Shown("memory.html", facts)
+
+
+def _memory(asked: Asked, uid: str) -> dict[str, Any]:
+    found: dict[str, Any] | None = asked.call("show", id=uid)["memory"]
+    if found is None:
+        raise NotFoundError(f"{uid} is no memory.")
+    return found
+
+
+def edit(asked: Asked) -> Gone:
+    """Change a memory as its form says."""
+    uid = asked.field("id")
+    try:
+        importance = float(asked.field("importance"))
+    except ValueError:
+        raise UsageError("The importance is a number from 0 to 1.") from None
+    tags = tuple(tag for tag in (part.strip().lstrip("#") for part in asked.field("tags").split(",")) if tag)
+    before = _memory(asked, uid)
+    asked.command(
+        "memory edit",
+        id=uid,
+        text=asked.field("text").replace("\r\n", "\n"),
+        category=asked.field("category") or before["category"],
+        importance=importance,
+        tags=tags,
+        no_tags=not tags,
+    )
+    return Gone(f"/memories/{before['id']}")
+
+
+def preview(asked: Asked) -> Shown:
+    """Say what would go, before anything does."""
+    kind, uid = asked.query.get("kind", "memory"), asked.query.get("id", "")
+    found = asked.call("forget", ids=[uid], kind=kind)
+    facts = {
+        "title": "Forget for good",
+        "kind": kind,
+        "id": uid,
+        "planned": found,
+        "text": _text_of(asked, kind, uid),
+        "back": place_of(kind, uid, None) or f"/conversations/{uid}",
+        "agreed": _AGREED,
+    }
+    return Shown("forget.html", facts)
+
+
+def _text_of(asked: Asked, kind: str, uid: str) -> str:
+    """The words that would go, or the title of their conversation."""
+    if kind == "value":
+        return ""
+    if kind in ("message", "conversation"):
+        found = asked.call("read_conversation", id=uid, limit=1)
+        text: str = found["conversation"]["title"] if kind == "conversation" else found["messages"][0]["text"]
+        return text
+    shown: Mapping[str, Any] = asked.call("show", id=uid)
+    return str(shown["memory"]["content"] if shown["memory"] else shown["experience"]["goal"])
+
+
+def forget(asked: Asked) -> Gone:
+    """Forget what the form names; the word has to be typed."""
+    kind, uid = asked.field("kind"), asked.field("id")
+    if asked.field("word").lower() != _AGREED:
+        raise UsageError(f"Nothing was forgotten. Type the word {_AGREED} if it is to go for good.")
+    done = asked.call("forget", ids=[uid], kind=kind, confirm=True)
+    count = done["messages"] or len(done["ids"])
+    return Gone(f"/forgotten?{urlencode({'kind': kind, 'count': count})}")
+
+
+def forgotten(asked: Asked) -> Shown:
+    """Say that it is gone."""
+    kind = asked.query.get("kind", "memory")
+    facts = {"title": "Forgotten", "kind": kind, "count": asked.query.get("count", ""), "list": _LISTS.get(kind, "/")}
+    return Shown("forgotten.html", facts)
+
+
+PAGES: dict[str, PageMaker] = {
+    "/memories": memories,
+    "/memories/{uid}": memory,
+    "/forget": preview,
+    "/forgotten": forgotten,
+    "/do/edit": edit,
+    "/do/forget": forget,
+}
+MENU = (("Memories", "/memories"),)

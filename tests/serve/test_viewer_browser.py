@@ -1,0 +1,188 @@
+"""The viewer's pages in a real browser: at two widths, light and dark, with JavaScript and without, by keys and clicks.
+
+Needs Debian's Chromium and the package `playwright`; screenshots stay in the folder that HARKEN_SCREENSHOTS names.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coding_agent import end
+from command_line import CommandLine
+from harken.engine import Harken
+from harken.serve.daemon.paths import DaemonPaths
+from viewing import EVIL
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="needs the package playwright")
+CHROMIUM = Path("/usr/bin/chromium")
+AXE = (Path(__file__).parents[1] / "axe.min.js").read_text(encoding="utf-8")
+pytestmark = pytest.mark.skipif(not CHROMIUM.exists(), reason=f"needs {CHROMIUM}: apt-get install chromium")
+
+Page = Any
+# Colours differ by the scheme, nothing else does.
+_RULES = {
+    "light": "{resultTypes: ['violations']}",
+    "dark": "{resultTypes: ['violations'], runOnly: ['color-contrast']}",
+}
+_QUESTION = "Which quay is free for the ship Aurora?"
+_STORY = {"hypothesis": EVIL, "action": "Close the valve", "prediction": "No drip"}
+
+
+class Seen:
+    """A home with something on every page, and the ids that addresses need."""
+
+    def __init__(self, place: Path) -> None:
+        self.person = place / "person"
+        self.person.mkdir()
+        self.cli = CommandLine(place / "home", self.person, {"HARKEN_EMBEDDER": "none"})
+        self.place = DaemonPaths(str(self.cli.home))
+        harbour = place / "harbour"
+        harbour.mkdir()
+        yesterday = datetime.now(UTC) - timedelta(days=1)
+        with Harken(self.cli.home, env={"HARKEN_EMBEDDER": "none"}, now=lambda: yesterday) as harken:
+            asked = harken.record_message("ships", "user", _QUESTION, directory=harbour)
+            harken.record_message("ships", "assistant", "grep {}", type="tool_call", tool_name="Bash", call_id="1")
+            harken.record_message("ships", "tool", EVIL, type="tool_result", tool_name="Bash", call_id="1")
+            harken.record_message("ships", "assistant", f"Quay seven, until Friday.\n\n```\n{EVIL}\n```")
+            evil = harken.record_message("evil", "user", EVIL, author=EVIL[:40])
+            memory = harken.memories.add(f"Ships moor at quay seven first. {EVIL}", "workflow", tags=("quay",)).memory
+            started = harken.experiences.start("debugging", "read-the-error", goal=f"Find the leak {EVIL}", **_STORY)
+            reasons = {memory.uid: "similarity 0.71 of its text", evil.uid: "words of the prompt in it"}
+            harken.chats.note_given(asked.conversation_uid, reasons, lambda: False, 40, "userpromptsubmit")
+            for n in range(45):
+                harken.record_message(f"long {n}", "user", f"Sentence number {n} of the log", directory=harbour)
+        self.memory, self.asked = memory.uid, asked
+        self.pages = [
+            *("/", "/conversations", "/search?q=quay+Aurora+owned", "/recalls", "/memories", "/experiences", "/values"),
+            *("/indexed", "/spend", "/health", "/nowhere"),
+            f"/conversations/{asked.conversation_uid}",
+            f"/messages/{evil.uid}",
+            f"/memories/{memory.uid}",
+            f"/experiences/{started.uid}",
+            f"/forget?kind=memory&id={memory.uid}",
+        ]
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
+    made = Seen(tmp_path_factory.mktemp("viewed"))
+    yield made
+    end(made.place)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with sync_api.sync_playwright() as playwright:
+        # Root, as which containers run, has no sandbox; everything that is opened here is ours.
+        started = playwright.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+def opened(browser: Any, seen: Seen, **options: Any) -> tuple[Page, str]:
+    """The first page in a browser of its own that came by a link, and the address of all pages."""
+    page = browser.new_context(**options).new_page()
+    with seen.cli.running("view", "--no-browser", stdout=subprocess.PIPE) as viewing:
+        assert viewing.stdout is not None
+        url = viewing.stdout.readline().strip()
+        page.goto(url)
+        page.wait_for_url(re.compile(r"/[0-9a-f]{32}/$"))
+    return page, page.url.rstrip("/")
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (360, "light"), (360, "dark")])
+def test_every_page_is_whole_and_runs_nothing_of_what_it_shows(
+    browser: Any, seen: Seen, width: int, scheme: str
+) -> None:
+    page, base = opened(browser, seen, viewport={"width": width, "height": 800}, color_scheme=scheme)
+    wrong: list[str] = []
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
+    page.on("request", lambda asked: None if asked.url.startswith((base, "data:")) else wrong.append(asked.url))
+    kept = os.environ.get("HARKEN_SCREENSHOTS")
+    page.set_default_timeout(10_000)
+    for path in seen.pages:
+        answer = page.goto(base + path)
+        assert answer.status == (404 if path == "/nowhere" else 200), path
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
+        assert page.evaluate("window.owned === undefined"), path
+        assert page.evaluate("getComputedStyle(document.body).margin") == "0px", path
+        if kept:
+            name = re.sub(r"\W+", "-", path.partition("?")[0]).strip("-")[:20] or "home"
+            page.screenshot(path=f"{kept}/{name}-{width}-{scheme}.png", full_page=True)
+        if (width, scheme) in ((1280, "light"), (360, "dark")):
+            page.evaluate(AXE)
+            found = page.evaluate(f"axe.run({_RULES[scheme]})")["violations"]
+            serious = [
+                (each["id"], each["nodes"][0]["html"]) for each in found if each["impact"] in ("serious", "critical")
+            ]
+            assert not serious, (path, serious)
+    # That there is no such page is the one thing that the browser says.
+    assert all("404" in each for each in wrong), wrong
+    page.context.close()
+
+
+def test_without_javascript_one_reads_searches_pages_and_forgets(browser: Any, seen: Seen) -> None:
+    page, base = opened(browser, seen, java_script_enabled=False)
+    page.fill("input[type=search]", "Aurora")
+    page.click("form[role=search] button")
+    page.click(f"a.title:has-text('{_QUESTION}')")
+    assert _QUESTION in page.inner_text(f"#m-{seen.asked.uid}")
+    page.click("nav >> text=Conversations")
+    page.click("text=Older")
+    assert page.locator("li[data-row]").count() > 0
+    page.goto(f"{base}/search?q=number+44")
+    page.click("a.title >> nth=0")
+    page.click("text=forget…")
+    page.fill("#word", "forget")
+    page.click("text=Forget it")
+    assert page.inner_text("h1") == "Forgotten"
+    page.context.close()
+
+
+def test_in_three_clicks_from_home(browser: Any, seen: Seen) -> None:
+    page, base = opened(browser, seen)
+    # Yesterday's conversation about a project.
+    page.click("section:has(h2:text('Projects')) >> text=yesterday")
+    assert "harbour" in page.inner_text(".top")
+    page.click("text=Older") if page.locator(f"text={_QUESTION}").count() == 0 else None
+    page.click(f"text={_QUESTION}")
+    assert "Quay seven, until Friday." in page.inner_text("main")
+    # Why a text was recalled: on the first page, and in the margin of its conversation.
+    page.goto(f"{base}/")
+    assert "similarity 0.71 of its text" in page.inner_text("main")
+    page.click("section:has(h2:text('Came back')) >> a.title >> nth=0")
+    assert "similarity 0.71 of its text" in page.inner_text("aside.margin")
+    # How to forget it.
+    page.click("aside.margin a >> nth=0")
+    page.click("text=Forget…")
+    assert "What goes" in page.inner_text("main")
+    page.context.close()
+
+
+def test_keys_move_and_search_and_the_slider_asks_again(browser: Any, seen: Seen) -> None:
+    page, base = opened(browser, seen)
+    page.goto(f"{base}/memories")
+    page.keyboard.press("j")
+    assert page.evaluate("document.activeElement.className") == "title"
+    page.keyboard.press("/")
+    page.wait_for_url(re.compile("/search"))
+    assert page.evaluate("document.activeElement.type") == "search"
+    page.keyboard.type("quay/jk?")
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile(r"q=quay%2Fjk%3F"))
+    page.keyboard.press("Escape")
+    page.click("h1")
+    page.keyboard.press("?")
+    assert page.is_visible("#help")
+    page.keyboard.press("?")
+    assert not page.is_visible("#help")
+    page.context.close()
