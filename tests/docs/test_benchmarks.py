@@ -141,6 +141,15 @@ def test_that_of_peers_goes_its_whole_way_and_one_that_is_not_installed_stops_no
     assert "Chroma" not in words
 
 
+def test_that_of_the_viewer_asks_every_page_and_weighs_the_daemon(tmp_path: Path) -> None:
+    kept = tmp_path / "kept.json"
+    _run("viewer.py", "--messages", "300", "--rounds", "1", "--out", str(kept))
+    found = json.loads(kept.read_text(encoding="utf-8"))
+    assert {"/", "/conversations/…", "/search?q=…", "/spend"} <= {row["page"] for row in found["pages"]}
+    assert all(row["p95 ms"] > 0 for row in found["pages"])
+    assert found["after_mb"] > 0
+
+
 def test_no_peer_reaches_the_network(tmp_path: Path) -> None:
     adapter = """
 import socket
