@@ -290,10 +290,10 @@ class Chats:
             self._note_left(context.left_before)
         layers = [layer for layer in context.layers if layer.name in _RECALLED]
         if recalled := sum(layer.tokens for layer in layers):
-            uids = dict.fromkeys(item.uid for layer in layers for item in layer.items if item.uid)
+            reasons = {item.uid: item.why for layer in layers for item in layer.items if item.uid}
             # What came back is worth more than its count.
             with suppress(StoreError), self._store.writing(of=INJECTIONS) as tx:
-                note_given(tx, conversation_uid, uids, self._now())
+                note_given(tx, conversation_uid, reasons, self._now())
                 note_recall(tx, conversation_uid, recalled, self._now())
 
     def _note_left(self, message_uid: str) -> None:

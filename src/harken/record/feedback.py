@@ -15,7 +15,7 @@ from harken.storage.conversations import messages_of_exchange
 from harken.storage.ports import RowScope, Transaction
 from harken.storage.records.marks import ratings_of
 from harken.storage.records.recalls import (
-    Asked,
+    AskedMessage,
     Given,
     asked_at,
     given_behind,
@@ -123,7 +123,7 @@ class Feedback:
         with store.reading() as tx:
             seen = int(get_setting(tx, _SEEN) or 0)
             given = given_behind(tx, seen, _AT_ONCE)
-            used: list[tuple[Given, Asked]] = []
+            used: list[tuple[Given, AskedMessage]] = []
             waiting = False
             for each in given:
                 asked = asked_at(tx, each.conversation_uid, each.at)
@@ -150,7 +150,7 @@ class Feedback:
                 return 0
         return len(fresh)
 
-    def _note_used(self, used: Iterable[tuple[Given, Asked]], now: datetime) -> None:
+    def _note_used(self, used: Iterable[tuple[Given, AskedMessage]], now: datetime) -> None:
         events = []
         with self.recorder.store.reading() as tx:
             for each, asked in used:

@@ -29,11 +29,9 @@ _COMMANDS = {
     "operations.conversations": {
         "list": "List conversations by day, project or agent; `harken show 2` shows the second.",
     },
-    "cli.naming": {
+    "operations.labels": {
         "conversations": "Correct what a conversation is called and belongs to; see what they are about.",
         "tag": "List all tags; give some to a conversation or a memory, take some from it.",
-    },
-    "operations.topics": {
         "digest": "Print as Markdown what was decided in each topic of three conversations or more, and what is open.",
         "topics": "Show what conversations are about, the largest topic first.",
     },

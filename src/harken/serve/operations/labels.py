@@ -88,7 +88,7 @@ class DigestAnswer(TypedDict):
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownTopics:
     """Topics, and what their conversations are called."""
 
     topics: Sequence[Topic]
@@ -99,14 +99,14 @@ class Shown:
         return TopicsAnswer(topics=[topic.view(self.titles) for topic in self.topics])
 
 
-def _topics(harken: Harken, wanted: TopicsArguments, caller: Caller) -> Shown:
+def _topics(harken: Harken, wanted: TopicsArguments, caller: Caller) -> ShownTopics:
     known = harken.topics.list()
     if caller.is_owner and (wanted.refresh or wanted.by_model or not known):
         known = harken.topics.refresh(wanted.by_model)
-    return Shown(known, harken.topics.titles())
+    return ShownTopics(known, harken.topics.titles())
 
 
-def _show_topics(printer: Printer, found: Shown) -> None:
+def _show_topics(printer: Printer, found: ShownTopics) -> None:
     named = [topic for topic in found.topics if topic.name]
     for topic in named:
         count = counted(len(topic.members), "conversation")
@@ -188,7 +188,7 @@ def _digest_answer(found: Sequence[DigestTopic]) -> DigestAnswer:
     return DigestAnswer(topics=topics, markdown=_markdown(found))
 
 
-def _clusters(words: str, name: str) -> Operation[TopicsArguments, Shown]:
+def _clusters(words: str, name: str) -> Operation[TopicsArguments, ShownTopics]:
     return Operation(
         name,
         "List what conversations are about: topics with their words, and each conversation's place on a map.",

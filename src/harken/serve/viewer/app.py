@@ -22,7 +22,7 @@ from harken.log import Log
 from harken.serve.http.guard import status_of
 from harken.serve.viewer import conversations, home, learned, recalls, saved, searching, upkeep
 from harken.serve.viewer.access import CSRF, FORM, OPENING, Browsers, cookie_header
-from harken.serve.viewer.pages import Asked, Gone, PageMaker, Shown, place_of
+from harken.serve.viewer.pages import PageRequest, Gone, PageMaker, Rendered, place_of
 from harken.serve.viewer.rendering import make_environment
 
 if TYPE_CHECKING:
@@ -80,8 +80,8 @@ def make_pages(harken: Harken, browsers: Browsers, prefix: str, daemon: Daemon) 
     )
 
 
-_NO_PAGE = Shown("error.html", {"title": "No such page", "message": "There is no page of that name."}, 404)
-_SPENT = Shown(
+_NO_PAGE = Rendered("error.html", {"title": "No such page", "message": "There is no page of that name."}, 404)
+_SPENT = Rendered(
     "error.html",
     {"title": "This link was used", "message": "Each link opens the pages once. Make another with: harken view"},
     403,
@@ -92,21 +92,21 @@ def _answer(environment: Environment, harken: Harken, make: PageMaker, request: 
     """Make a page, or the page that says why there is none."""
     form: Mapping[str, list[str]] = request.scope[FORM]
     try:
-        found = make(Asked(harken, request.path_params, dict(request.query_params), form))
+        found = make(PageRequest(harken, request.path_params, dict(request.query_params), form))
     except HarkenError as error:
         status = status_of(error)
         title = "Not found" if isinstance(error, NotFoundError) else "That did not work"
-        found = Shown("error.html", {"title": title, "message": sentence_of(error)}, status)
+        found = Rendered("error.html", {"title": title, "message": sentence_of(error)}, status)
     except Exception as error:  # noqa: BLE001 - the serve boundary; its words may hold a message's
         _log.error("page_failed", error_class=type(error).__name__)
         message = f"Unexpected {type(error).__name__}; please report it."
-        found = Shown("error.html", {"title": "A mistake of ours", "message": message}, 500)
+        found = Rendered("error.html", {"title": "A mistake of ours", "message": message}, 500)
     if isinstance(found, Gone):
         return RedirectResponse(prefix + found.path, 303)
     return HTMLResponse(_text(environment, request, found), found.status)
 
 
-def _text(environment: Environment, request: Request, found: Shown) -> str:
+def _text(environment: Environment, request: Request, found: Rendered) -> str:
     facts: dict[str, Any] = {"csrf": request.scope[CSRF] or "", "here": request.url.path, **found.facts}
     return environment.get_template(found.template).render(facts)
 
@@ -122,7 +122,7 @@ async def _static(request: Request) -> Response:
 async def _changes(harken: Harken, daemon: Daemon) -> AsyncIterator[str]:
     """Counts of the home as they change, as events; none is an idle daemon's reason to stay."""
     before: dict[str, Any] = {}
-    asked = Asked(harken, {}, {})
+    asked = PageRequest(harken, {}, {})
     while not daemon.is_leaving:
         status = await run_sync(lambda: asked.call("status"))
         now = {name: status[name] for name in _LIVE}

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Any
 
-from harken.serve.viewer.pages import Asked, PageMaker, Shown
+from harken.serve.viewer.pages import PageRequest, PageMaker, Rendered
 from harken.serve.viewer.recalls import EVENTS
 from harken.serve.viewer.rendering import heat_map
 
@@ -18,14 +18,14 @@ _TOOLS = ("tool_call", "tool_result")
 _ALL = 2_000_000
 
 
-def listing(asked: Asked) -> Shown:
+def listing(asked: PageRequest) -> Rendered:
     """List conversations, the newest first, of a day, a project or an agent."""
     day = asked.query.get("day")
     wanted = {**asked.given("project", "agent", "since", "until"), **({"since": day, "until": day} if day else {})}
     found = asked.call("conversations", **wanted, offset=asked.query.get("offset", "0"), limit=_LISTED)
     talks = found["conversations"]
     days = {each["day"]: each["questions"] for each in asked.call("days")["days"]}
-    return Shown(
+    return Rendered(
         "conversations.html",
         {
             "title": "Conversations",
@@ -44,13 +44,13 @@ def _day_of(talk: Mapping[str, Any]) -> str:
     return f"{datetime.fromisoformat(talk['updated_at']).astimezone():%Y-%m-%d}"
 
 
-def conversation(asked: Asked) -> Shown:
+def conversation(asked: PageRequest) -> Rendered:
     """Show a conversation as it was said, a page of it."""
     uid = asked.places["uid"]
     found = asked.call("read_conversation", id=uid, offset=asked.query.get("offset"), limit=_READ)
     recalls = _by_prompt(found)
     offset = found["offset"]
-    return Shown(
+    return Rendered(
         "conversation.html",
         {
             "title": found["conversation"]["title"] or "Untitled",
@@ -100,10 +100,12 @@ def _by_prompt(found: Mapping[str, Any]) -> dict[str, list[Mapping[str, Any]]]:
     return placed
 
 
-def message(asked: Asked) -> Shown:
+def message(asked: PageRequest) -> Rendered:
     """Show one message, all of it."""
     found = asked.call("read_conversation", id=asked.places["uid"], limit=1)
-    return Shown("message.html", {"title": "A message", "found": found, "message": found["messages"][0], "all": _ALL})
+    return Rendered(
+        "message.html", {"title": "A message", "found": found, "message": found["messages"][0], "all": _ALL}
+    )
 
 
 PAGES: dict[str, PageMaker] = {

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from harken.serve.viewer.pages import Asked, PageMaker, Shown
+from harken.serve.viewer.pages import PageRequest, PageMaker, Rendered
 from harken.serve.viewer.rendering import heat_map
 
 _SHOWN, _PROJECTS = 5, 12
 
 
-def home(asked: Asked) -> Shown:
+def home(asked: PageRequest) -> Rendered:
     """Make the first page."""
     today = datetime.now(UTC).astimezone().date()
     status = asked.call("status", projects=True)
     talks = asked.call("conversations", limit=_SHOWN)
     days = {each["day"]: each["questions"] for each in asked.call("days")["days"]}
-    return Shown(
+    return Rendered(
         "home.html",
         {
             "title": "Home",

@@ -13,7 +13,7 @@ from harken.serve.operations.registry import COMMANDS, operation_of
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PageRequest:
     """A request for a page.
 
     Attributes:
@@ -57,7 +57,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class Rendered:
     """A template, and the facts that it shows."""
 
     template: str
@@ -87,5 +87,5 @@ def place_of(source: str, uid: str, conversation: str | None) -> str | None:
     return f"/conversations/{uid}#m-{uid}" if conversation else None
 
 
-PageMaker = Callable[[Asked], Shown | Gone]
+PageMaker = Callable[[PageRequest], Rendered | Gone]
 """Makes a page; runs in a thread of its own."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harken.serve.viewer.pages import Asked, PageMaker, Shown
+from harken.serve.viewer.pages import PageRequest, PageMaker, Rendered
 
 _LISTED = 25
 EVENTS = {
@@ -13,10 +13,10 @@ EVENTS = {
 }
 
 
-def recalls(asked: Asked) -> Shown:
+def recalls(asked: PageRequest) -> Rendered:
     """List what came back, newest first, in all conversations or in one."""
     found = asked.call("recalls", **asked.given("conversation", "before"), limit=_LISTED)
-    return Shown(
+    return Rendered(
         "recalls.html",
         {
             "title": "Came back",

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 from harken.errors import NotFoundError, UsageError
 from harken.model.arguments import CATEGORIES
-from harken.serve.viewer.pages import Asked, Gone, PageMaker, Shown, place_of
+from harken.serve.viewer.pages import PageRequest, Gone, PageMaker, Rendered, place_of
 
 _LISTED = 40
 _AGREED = "forget"
@@ -21,12 +21,12 @@ _LISTS = {
 }
 
 
-def memories(asked: Asked) -> Shown:
+def memories(asked: PageRequest) -> Rendered:
     """List memories, newest first, of a category or with a tag; where it is wanted, those that others replaced."""
     tag, is_all = asked.query.get("tag"), asked.query.get("superseded") == "1"
     wanted = {**asked.given("category", "project"), "tags": [tag] if tag else None, "superseded": is_all or None}
     found = asked.call("memories", **wanted, limit=_LISTED, offset=asked.query.get("offset", "0"))
-    return Shown(
+    return Rendered(
         "memories.html",
         {
             "title": "Memories",
@@ -38,7 +38,7 @@ def memories(asked: Asked) -> Shown:
     )
 
 
-def memory(asked: Asked) -> Shown:
+def memory(asked: PageRequest) -> Rendered:
     """Show a memory with those that it replaced, and the one that replaced it."""
     found = _memory(asked, asked.places["uid"])
     chain = [found]
@@ -55,17 +55,17 @@ def memory(asked: Asked) -> Shown:
             continue
         waiting += chain[-1]["supersedes"]
     facts = {"title": "A memory", "memory": found, "chain": chain, "categories": CATEGORIES}
-    return Shown("memory.html", facts)
+    return Rendered("memory.html", facts)
 
 
-def _memory(asked: Asked, uid: str) -> dict[str, Any]:
+def _memory(asked: PageRequest, uid: str) -> dict[str, Any]:
     found: dict[str, Any] | None = asked.call("show", id=uid)["memory"]
     if found is None:
         raise NotFoundError(f"{uid} is no memory.")
     return found
 
 
-def edit(asked: Asked) -> Gone:
+def edit(asked: PageRequest) -> Gone:
     """Change a memory as its form says."""
     uid = asked.field("id")
     try:
@@ -86,7 +86,7 @@ def edit(asked: Asked) -> Gone:
     return Gone(f"/memories/{before['id']}")
 
 
-def preview(asked: Asked) -> Shown:
+def preview(asked: PageRequest) -> Rendered:
     """Say what would go, before anything does."""
     kind, uid = asked.query.get("kind", "memory"), asked.query.get("id", "")
     found = asked.call("forget", ids=[uid], kind=kind)
@@ -99,10 +99,10 @@ def preview(asked: Asked) -> Shown:
         "back": place_of(kind, uid, None) or f"/conversations/{uid}",
         "agreed": _AGREED,
     }
-    return Shown("forget.html", facts)
+    return Rendered("forget.html", facts)
 
 
-def _text_of(asked: Asked, kind: str, uid: str) -> str:
+def _text_of(asked: PageRequest, kind: str, uid: str) -> str:
     """The words that would go, or the title of their conversation."""
     if kind == "value":
         return ""
@@ -114,7 +114,7 @@ def _text_of(asked: Asked, kind: str, uid: str) -> str:
     return str(shown["memory"]["content"] if shown["memory"] else shown["experience"]["goal"])
 
 
-def forget(asked: Asked) -> Gone:
+def forget(asked: PageRequest) -> Gone:
     """Forget what the form names; the word has to be typed."""
     kind, uid = asked.field("kind"), asked.field("id")
     if asked.field("word").lower() != _AGREED:
@@ -124,11 +124,11 @@ def forget(asked: Asked) -> Gone:
     return Gone(f"/forgotten?{urlencode({'kind': kind, 'count': count})}")
 
 
-def forgotten(asked: Asked) -> Shown:
+def forgotten(asked: PageRequest) -> Rendered:
     """Say that it is gone."""
     kind = asked.query.get("kind", "memory")
     facts = {"title": "Forgotten", "kind": kind, "count": asked.query.get("count", ""), "list": _LISTS.get(kind, "/")}
-    return Shown("forgotten.html", facts)
+    return Rendered("forgotten.html", facts)
 
 
 PAGES: dict[str, PageMaker] = {

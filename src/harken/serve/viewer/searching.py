@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from harken.errors import UsageError
-from harken.serve.viewer.pages import Asked, PageMaker, Shown
+from harken.serve.viewer.pages import PageRequest, PageMaker, Rendered
 from harken.serve.viewer.rendering import marked
 
 _LISTED = 20
@@ -24,7 +24,7 @@ _WORD = re.compile(r"\w{3,}")
 _EXCERPT_CHARS = 600
 
 
-def search(asked: Asked) -> Shown:
+def search(asked: PageRequest) -> Rendered:
     """Search, where something is asked for; else the empty form."""
     query = asked.query.get("q", "").strip()
     facts: dict[str, Any] = {
@@ -36,10 +36,10 @@ def search(asked: Asked) -> Shown:
     }
     if query:
         facts |= _found(asked, query)
-    return Shown("search.html", facts)
+    return Rendered("search.html", facts)
 
 
-def _found(asked: Asked, query: str) -> dict[str, Any]:
+def _found(asked: PageRequest, query: str) -> dict[str, Any]:
     source = asked.query.get("source")
     wanted: dict[str, Any] = {
         **asked.given("project", "since", "until", "mode"),
@@ -70,7 +70,7 @@ def _found(asked: Asked, query: str) -> dict[str, Any]:
     }
 
 
-def _threshold(asked: Asked) -> float | None:
+def _threshold(asked: PageRequest) -> float | None:
     given = asked.query.get("threshold", "")
     try:
         return float(given) if given else None

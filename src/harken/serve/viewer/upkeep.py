@@ -7,20 +7,20 @@ from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any
 
-from harken.serve.viewer.pages import Asked, PageMaker, Shown
+from harken.serve.viewer.pages import PageRequest, PageMaker, Rendered
 
 
-def indexed(asked: Asked) -> Shown:
+def indexed(asked: PageRequest) -> Rendered:
     """Say of which projects code, documents and history can be searched."""
     found = asked.call("indexed")["indexed"]
     groups = [
         (key, {each["source"]: each["parts"] for each in group})
         for key, group in groupby(found, key=lambda each: each["project"])
     ]
-    return Shown("indexed.html", {"title": "Code and documents", "groups": groups})
+    return Rendered("indexed.html", {"title": "Code and documents", "groups": groups})
 
 
-def spend(asked: Asked) -> Shown:
+def spend(asked: PageRequest) -> Rendered:
     """Show what was said, recalled and spent by month, agent and project; and the workers."""
     stats, status = asked.call("stats"), asked.call("status")
     months = [each for each in stats["months"] if each["name"][:1].isdigit()]
@@ -30,21 +30,21 @@ def spend(asked: Asked) -> Shown:
         for name, label, key in (("messages", "messages", "messages"), ("recalls", "recalled tokens", "recall_tokens"))
     }
     facts = {"title": "Spend and jobs", "stats": stats, "status": status, "chart": chart, "months": months}
-    return Shown("spend.html", {**facts, "failures": asked.call("failures", limit=50)["failures"]})
+    return Rendered("spend.html", {**facts, "failures": asked.call("failures", limit=50)["failures"]})
 
 
-def health(asked: Asked) -> Shown:
+def health(asked: PageRequest) -> Rendered:
     """Show the settings, and how the store stands; the doctor looks where it is asked to."""
-    return Shown("health.html", _health(asked, None))
+    return Rendered("health.html", _health(asked, None))
 
 
-def examine(asked: Asked) -> Shown:
+def examine(asked: PageRequest) -> Rendered:
     """Have the doctor look at everything; it changes nothing."""
     found = [{"check": each.check, "problem": each.problem} for each in asked.harken.maintenance.doctor()]
-    return Shown("health.html", _health(asked, found))
+    return Rendered("health.html", _health(asked, found))
 
 
-def _health(asked: Asked, findings: list[dict[str, str]] | None) -> dict[str, Any]:
+def _health(asked: PageRequest, findings: list[dict[str, str]] | None) -> dict[str, Any]:
     values = [value.view() for value in asked.harken.loaded.values()]
     return {
         "title": "Health and settings",

@@ -31,7 +31,7 @@ class Given:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedMessage:
     """The message at which something came back, and its exchange."""
 
     uid: str
@@ -57,7 +57,7 @@ def _given(tx: Transaction) -> Select[Any]:
     return tx.select(*columns)
 
 
-def asked_at(tx: Transaction, conversation_uid: str, at: datetime) -> Asked | None:
+def asked_at(tx: Transaction, conversation_uid: str, at: datetime) -> AskedMessage | None:
     """What a person had said last in a conversation when something came back; None where no record tells."""
     said = (
         tx.select(messages.c.uid, exchanges.c.uid.label("exchange_uid"), messages.c.text)
@@ -68,7 +68,7 @@ def asked_at(tx: Transaction, conversation_uid: str, at: datetime) -> Asked | No
         .limit(1)
     )
     row = tx.connection.execute(said).first()
-    return None if row is None else Asked(*row)
+    return None if row is None else AskedMessage(*row)
 
 
 def texts_of(tx: Transaction, ref_uids: Iterable[str]) -> dict[str, tuple[str, str]]:
