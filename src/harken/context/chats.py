@@ -290,7 +290,8 @@ class Chats:
             self._note_left(context.left_before)
         layers = [layer for layer in context.layers if layer.name in _RECALLED]
         if recalled := sum(layer.tokens for layer in layers):
-            reasons = {item.uid: item.why for layer in layers for item in layer.items if item.uid}
+            # Reasons in a context may hold words of what was said, which forgetting would have to find here.
+            reasons = {item.uid: "" for layer in layers for item in layer.items if item.uid}
             # What came back is worth more than its count.
             with suppress(StoreError), self._store.writing(of=INJECTIONS) as tx:
                 note_given(tx, conversation_uid, reasons, self._now())
