@@ -68,7 +68,7 @@ class Candidates:
         scores: that, weighed.
         reasons: what the weights were.
         shares: what each feature adds, of the best that learned fusion has ordered.
-        beside: what stands beside those that were asked for ahead; `loaded` are those themselves.
+        beside: what stands beside those that were read ahead; `loaded`: they themselves.
     """
 
     query: Query
@@ -101,18 +101,21 @@ class Candidates:
         for space in spaces:
             index.foresee(tx, space, self.scope)
 
-    def foresee_last(self, tx: Transaction, seen: Collection[int], most: int) -> None:
-        """Read the facts of all, and what stands beside the best, with these themselves, by one message.
+    def read_last(self, tx: Transaction, best: Sequence[int], most: int) -> None:
+        """Read facts of all, what stands beside the best, `most` of these whole; mostly a server's last question."""
+        candidates = [entry_id for entry_id in {**self.similarity, **self.keyword} if entry_id not in self.facts]
+        beside = [entry_id for entry_id in best if entry_id not in self.beside]
+        whole = [entry_id for entry_id in best[:most] if entry_id not in self.loaded]
+        if not (candidates or beside or whole):
+            return
+        tx.dialect.end_with(tx.connection, *asked_last(tx, candidates, beside, whole))
+        self.read_facts(tx, candidates)
+        self.beside |= dict.fromkeys(beside, Neighbours()) | neighbours(tx, beside)
+        self.loaded |= load_entries(tx, whole)
 
-        Mostly it is the last that is asked: more than so many seldom come back, and what they lack is read then.
-        """
-        self.fuse()
-        best = sorted(self.fused.keys() - seen, key=self.fused.__getitem__, reverse=True)[:most]
-        missing = [entry_id for entry_id in {**self.similarity, **self.keyword} if entry_id not in self.facts]
-        tx.dialect.end_with(tx.connection, *asked_last(tx, missing, best))
-        self.read_facts(tx, missing)
-        self.beside, self.loaded = neighbours(tx, best), load_entries(tx, best)
-        self.beside |= {entry_id: Neighbours() for entry_id in best if entry_id not in self.beside}
+    def best_fused(self, entry_ids: Iterable[int], most: int = REORDERED) -> list[int]:
+        """Those of these that stand highest so far."""
+        return sorted(entry_ids, key=self.fused.__getitem__, reverse=True)[:most]
 
     def find_words(self, tx: Transaction, quote: str = "") -> None:
         """Find those with the query's words, and with a quotation where one is given."""
@@ -219,8 +222,8 @@ class Candidates:
             self.fused[entry_id] += 1.0
 
     def _reordered(self, facts: Mapping[int, EntryFacts]) -> list[int]:
-        best = sorted(facts, key=self.fused.__getitem__, reverse=True)[:REORDERED]
-        return best + [entry_id for entry_id in self.rules if entry_id in facts and entry_id not in best]
+        best = self.best_fused(facts)
+        return best + [each for each in self.rules if each in facts and each not in best]
 
     def gate_for(self, entry_id: int, gate: Gate) -> Gate:
         """The gate for a candidate of another language than English.

@@ -183,12 +183,15 @@ class _SegmentSearch:
             return []
         with self.session.view.reading() as tx:
             if is_remote:
-                found.foresee_last(tx, seen, 2 * most)
+                found.fuse()
+                found.read_last(tx, found.best_fused(found.fused.keys() - seen, 2 * most), 2 * most)
             found.read_facts(tx, [*found.similarity, *found.keyword])
             found.fuse()
             seen = seen | objected(tx, self.query, found.facts, self.session.view.nearest, self.asked)
             passing = self._passing(found, seen, most)
             facts = {entry_id: found.facts[entry_id] for entry_id in passing}
+            if is_remote:
+                found.read_last(tx, found.best_fused(facts), 4 * most)
         if not self.failures:
             # It reads by words and by meaning once more; where a part is broken, what is there keeps its order.
             with attempted("learned_order", self.failures), self.session.view.reading() as tx:

@@ -82,10 +82,13 @@ def neighbours(tx: Transaction, entry_ids: Sequence[int]) -> dict[int, Neighbour
     return found
 
 
-def asked_last(tx: Transaction, candidates: Sequence[int], best: Sequence[int]) -> list[Question]:
-    """What `entry_facts` asks of candidates, and of the best `neighbours` and `load_entries`; nothing of none."""
-    facts = [among_these(tx, _facts(tx.dialect), candidates)] if candidates else []
-    return [*facts, among_these(tx, _beside(tx.dialect), best), entries_question(tx, best)] if best else facts
+def asked_last(
+    tx: Transaction, candidates: Sequence[int], beside: Sequence[int], whole: Sequence[int]
+) -> list[Question]:
+    """What `entry_facts`, `neighbours` and `load_entries` ask of these."""
+    asked = (_facts(tx.dialect), candidates), (_beside(tx.dialect), beside)
+    questions = [among_these(tx, statement, entry_ids) for statement, entry_ids in asked if entry_ids]
+    return [*questions, entries_question(tx, whole)] if whole else questions
 
 
 @cache

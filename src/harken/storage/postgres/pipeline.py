@@ -121,7 +121,7 @@ class PipelinedConnection(psycopg.Connection[Row]):
         """Foresee these and end a transaction that reads with them; whatever is asked then begins it again."""
         for text, values in questions:
             self.foresee(text, values)
-        if not self._ended:
+        if self._waiting or not self._ended:
             self.later(_COMMIT, None)
 
     def rows(self, text: str, values: Mapping[str, Any]) -> Sequence[Row]:
