@@ -68,8 +68,10 @@ def estimate(text: str) -> int:
     if not text:
         return 0
     raw = text.encode("utf-8", "surrogatepass")
-    if any(rule in raw for rule in _RULES):
-        raw = _without_rules(raw)
+    for rule in _RULES:
+        if rule in raw:
+            raw = _without_rules(raw)
+            break
     classes = raw.translate(_CLASSES, _CONTINUATION)
     total = 0.0
     if not text.isascii():
@@ -131,7 +133,8 @@ def clip_middle(text: str, max_tokens: int, marker: str = " … ") -> str:
 
 def fits(text: str, max_tokens: int) -> bool:
     """Whether the text has at most so many tokens by `estimate`; of a very long one only the head is read."""
-    if len(text) * 2 <= max_tokens:
+    # No character of ASCII is more than one token, and none at all more than two.
+    if len(text) * (1 if text.isascii() else 2) <= max_tokens:
         return True
     window = max(0, max_tokens) * _CHARS_PER_TOKEN
     if len(text) > window and estimate(text[:window]) > max_tokens:
