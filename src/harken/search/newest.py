@@ -127,7 +127,11 @@ def corrects(later: str, earlier: str) -> bool:
     said, before = later[:_CHARS], earlier[:_CHARS]
     if not _tells_change(said) and not _values_may_differ(said, before):
         return False
-    return any(new.corrects(old) for new in _telling_clauses(said) for old in _clauses(before))
+    for new in _telling_clauses(said):
+        for old in _clauses(before):
+            if new.corrects(old):
+                return True
+    return False
 
 
 def _corrects(later: Hit, earlier: Hit) -> bool:
@@ -218,10 +222,14 @@ def _values(text: str) -> list[tuple[str, str]]:
 
 
 def _behind(text: str, section: str, unless_before: re.Pattern[str] | None = None) -> list[str]:
-    found = phrases("change", section).finditer(text)
-    ends = (match.end() for match in found if not (unless_before and unless_before.search(text[: match.start()])))
-    following = (WORD.search(text, end) for end in ends)
-    return [word[0].lower() for word in following if word and word[0].lower() not in STOP_WORDS]
+    found = []
+    for match in phrases("change", section).finditer(text):
+        if unless_before and unless_before.search(text[: match.start()]):
+            continue
+        word = WORD.search(text, match.end())
+        if word and word[0].lower() not in STOP_WORDS:
+            found.append(word[0].lower())
+    return found
 
 
 def _differ_in_one_place(one: Sequence[str], two: Sequence[str]) -> bool:

@@ -187,6 +187,9 @@ def _beginnings(dialect: Dialect) -> Select[Any]:
 
 
 def _telling(said: Sequence[Row[Any]]) -> str:
-    asked = (sentence for row in said if row.role == Role.USER.value for sentence in split_sentences(row.text))
-    telling = (sentence for sentence in asked if len(set(content_terms(sentence))) >= _LEAST_TERMS)
-    return one_line(next(telling, said[0].text), _TITLE_CHARS)
+    asked = [row.text for row in said if row.role == Role.USER.value]
+    for text in asked:
+        for sentence in split_sentences(text):
+            if len(set(content_terms(sentence))) >= _LEAST_TERMS:
+                return one_line(sentence, _TITLE_CHARS)
+    return one_line(said[0].text, _TITLE_CHARS)

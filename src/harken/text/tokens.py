@@ -71,8 +71,11 @@ def estimate(text: str) -> int:
         return 0
     raw = text.encode("utf-8", "surrogatepass")
     classes = raw.translate(_CLASSES, _CONTINUATION)
-    if _RULE in classes and any(rule in raw for rule in _RULES):
-        classes = _without_rules(raw).translate(_CLASSES, _CONTINUATION)
+    if _RULE in classes:
+        for rule in _RULES:
+            if rule in raw:
+                classes = _without_rules(raw).translate(_CLASSES, _CONTINUATION)
+                break
     total = 0.0
     if not text.isascii():
         total = _ACCENT_PRICE * classes.count(_ACCENTED)
@@ -135,7 +138,8 @@ def clip_middle(text: str, max_tokens: int, marker: str = " … ") -> str:
 
 def fits(text: str, max_tokens: int) -> bool:
     """Whether the text has at most so many tokens by `estimate`; of a very long one only the head is read."""
-    if len(text) * 2 <= max_tokens:
+    # No character of ASCII is more than one token, and none at all more than two.
+    if len(text) * (1 if text.isascii() else 2) <= max_tokens:
         return True
     window = max(0, max_tokens) * _CHARS_PER_TOKEN
     if len(text) > window and estimate(text[:window]) > max_tokens:

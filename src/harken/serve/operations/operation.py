@@ -239,16 +239,18 @@ class Operation(Generic[Wanted, Found]):
 
         from harken.chat.tools import problems_of
 
-        shared = [each for each in arguments_of(self.arguments) if each.about.is_shared]
-        names = [f"{each.name} (required)" if each.default is MISSING else each.name for each in shared]
-        usage = f"Arguments of {self.name}: {', '.join(names) or 'none'}."
         if not isinstance(given, Mapping):
-            raise UsageError(f"{self.name} takes a JSON object. {usage}")
+            raise UsageError(f"{self.name} takes a JSON object. {self._usage()}")
         try:
             wanted: Wanted = self.form.model_validate(dict(given)).record()
         except ValidationError as error:
-            raise UsageError(f"{problems_of(error)}. {usage}") from None
+            raise UsageError(f"{problems_of(error)}. {self._usage()}") from None
         return wanted
+
+    def _usage(self) -> str:
+        shared = [each for each in arguments_of(self.arguments) if each.about.is_shared]
+        names = [f"{each.name} (required)" if each.default is MISSING else each.name for each in shared]
+        return f"Arguments of {self.name}: {', '.join(names) or 'none'}."
 
     @property
     def form(self) -> type[RecordForm]:
