@@ -103,8 +103,7 @@ def add_entries(
         return
     turns = [row for row in rows if row["is_turn"] and row["conversation_id"] not in new_conversations]
     touched = _turns_around(tx, [(row["conversation_id"], (row["position"], _LAST_OF_POSITION)) for row in turns])
-    touched.sort()
-    before = tx.text.before_change(tx.connection, touched)
+    index = tx.text.before_change(tx.connection, touched)
     found = [
         known or study(row["text"], row["role"] == Role.USER and row["is_turn"])
         for row, known in zip(rows, studied or repeat(None, len(rows)), strict=True)
@@ -116,7 +115,7 @@ def add_entries(
     named = zip(added, facets, strict=True) if facets else ()
     each = ({"entry_id": entry_id, "facet": facet} for entry_id, mine in named for facet in dict.fromkeys(mine))
     tx.insert(entry_facets, each)
-    tx.text.add_beside(tx.connection, [*touched, *added], before)
+    index(added)
 
 
 def rule_facets(rules: Sequence[tuple[int, int]]) -> list[str]:
