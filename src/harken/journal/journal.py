@@ -68,7 +68,7 @@ _quoted = json.encoder.encode_basestring
 def line_from_event(event: Event) -> bytes:
     """One line of JSON with its newline; keys without a value are left out."""
     form = _FORMS[type(event)]
-    # Put together by hand: an encoder for any value takes three times as long for a message.
+    # Put together by hand: through a dictionary and an encoder for any value, it takes a third longer.
     parts = [form.beginning]
     for (lead, write), value in zip(form.written, form.values(event), strict=True):
         if value or value == 0:

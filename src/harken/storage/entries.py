@@ -119,13 +119,11 @@ def add_entries(
         return
     is_new = rows[0]["conversation_id"] in new_conversations
     end = tx.text.end_of(tx, conversation_uid, rows, is_new) if conversation_uid else None
-    touched: list[int] = []
-    before: Sequence[Any] = ()
+    index = None
     if end is None:
         turns = [row for row in rows if row["is_turn"] and row["conversation_id"] not in new_conversations]
         touched = _turns_around(tx, [(row["conversation_id"], (row["position"], _LAST_OF_POSITION)) for row in turns])
-        touched.sort()
-        before = tx.text.before_change(tx.connection, touched)
+        index = tx.text.before_change(tx.connection, touched)
     found = [
         known or study(row["text"], row["role"] == Role.USER and row["is_turn"])
         for row, known in zip(rows, studied or repeat(None, len(rows)), strict=True)
@@ -138,9 +136,9 @@ def add_entries(
     named = zip(added, facets, strict=True) if facets else ()
     each = ({"entry_id": entry_id, "facet": facet} for entry_id, mine in named for facet in dict.fromkeys(mine))
     tx.insert(entry_facets, each)
-    if end is None:
-        tx.text.add_beside(tx.connection, [*touched, *added], before)
-    else:
+    if index:
+        index(added)
+    elif end is not None:
         tx.text.append(tx, end, dict(zip(added, complete, strict=True)), facets)
 
 

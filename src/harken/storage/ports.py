@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-
 Scored = tuple[int, float]
 Values = Mapping[str, Any]
 # A table, and which of its rows: of entries and vectors those of a space, elsewhere 0.
@@ -140,19 +139,9 @@ class TextIndex(Protocol):
     def remove(self, connection: Connection, entry_ids: Sequence[int]) -> None:
         """Take entries out, before their rows or their neighbours' change."""
 
-    def before_change(self, connection: Connection, entry_ids: Sequence[int]) -> Sequence[Any]:
-        """What entries are indexed with whose neighbours are about to change, for `add_beside`; `()` of none.
-
-        No more than that where adding overwrites what was there.
-        """
-        return ()
-
-    def add_beside(self, connection: Connection, entry_ids: Sequence[int], before: Sequence[Any]) -> None:
-        """Index entries as their rows stand now: those of which `before` says what they were indexed with, then new ones.
-
-        Ids ascend.
-        """
-        self.add(connection, entry_ids)
+    def before_change(self, connection: Connection, entry_ids: Sequence[int]) -> Callable[[Sequence[int]], None]:
+        """What indexes entries, with new ones of higher ids, once their neighbours have changed: not yet."""
+        return lambda added: self.add(connection, [*entry_ids, *added])
 
     def foresee_end(self, tx: Transaction, conversation_uid: str) -> None:
         """Be told that `end_of` a conversation is about to be asked; no-op without a server."""

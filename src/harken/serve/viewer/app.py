@@ -22,7 +22,7 @@ from harken.log import Log
 from harken.serve.http.guard import status_of
 from harken.serve.viewer import conversations, home, learned, recalls, saved, searching, upkeep
 from harken.serve.viewer.access import CSRF, FORM, OPENING, Browsers, cookie_header
-from harken.serve.viewer.pages import PageRequest, Gone, PageMaker, Rendered, place_of
+from harken.serve.viewer.pages import Gone, PageMaker, PageRequest, Rendered, place_of
 from harken.serve.viewer.rendering import make_environment
 
 if TYPE_CHECKING:

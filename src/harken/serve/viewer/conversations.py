@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Any
 
-from harken.serve.viewer.pages import PageRequest, PageMaker, Rendered
+from harken.serve.viewer.pages import PageMaker, PageRequest, Rendered
 from harken.serve.viewer.recalls import EVENTS
 from harken.serve.viewer.rendering import heat_map
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from harken.serve.viewer.pages import PageRequest, PageMaker, Rendered
+from harken.serve.viewer.pages import PageMaker, PageRequest, Rendered
 from harken.serve.viewer.rendering import heat_map
 
 _SHOWN, _PROJECTS = 5, 12

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from harken.errors import NotFoundError
 from harken.model.experiences import DOMAINS
-from harken.serve.viewer.pages import PageRequest, PageMaker, Rendered
+from harken.serve.viewer.pages import PageMaker, PageRequest, Rendered
 
 _LISTED = 100
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harken.serve.viewer.pages import PageRequest, PageMaker, Rendered
+from harken.serve.viewer.pages import PageMaker, PageRequest, Rendered
 
 _LISTED = 25
 EVENTS = {

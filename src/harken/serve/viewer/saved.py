@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 from harken.errors import NotFoundError, UsageError
 from harken.model.arguments import CATEGORIES
-from harken.serve.viewer.pages import PageRequest, Gone, PageMaker, Rendered, place_of
+from harken.serve.viewer.pages import Gone, PageMaker, PageRequest, Rendered, place_of
 
 _LISTED = 40
 _AGREED = "forget"

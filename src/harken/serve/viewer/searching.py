@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from harken.errors import UsageError
-from harken.serve.viewer.pages import PageRequest, PageMaker, Rendered
+from harken.serve.viewer.pages import PageMaker, PageRequest, Rendered
 from harken.serve.viewer.rendering import marked
 
 _LISTED = 20

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any
 
-from harken.serve.viewer.pages import PageRequest, PageMaker, Rendered
+from harken.serve.viewer.pages import PageMaker, PageRequest, Rendered
 
 
 def indexed(asked: PageRequest) -> Rendered:

@@ -268,7 +268,7 @@ def _put_label(tx: Transaction, label: Labelled, title: str, project_id: int | N
     if chosen == row.project_id and set(before) == set(label.tags):
         return
     entry_ids = sorted(tx.connection.scalars(tx.select(entries.c.id).where(entries.c.conversation_id == row.id)))
-    indexed = tx.text.before_change(tx.connection, entry_ids)
+    index = tx.text.before_change(tx.connection, entry_ids)
     for batch in batches(entry_ids):
         gone = facets_of(tag for tag in before if tag not in label.tags)
         if gone:
@@ -277,4 +277,4 @@ def _put_label(tx: Transaction, label: Labelled, title: str, project_id: int | N
             tx.update(entries, tx.dialect.one_of(entries.c.id, batch), project_id=chosen)
     new = facets_of(tag for tag in label.tags if tag not in before)
     tx.insert(entry_facets, ({"entry_id": entry_id, "facet": facet} for entry_id in entry_ids for facet in new))
-    tx.text.add_beside(tx.connection, entry_ids, indexed)
+    index(())

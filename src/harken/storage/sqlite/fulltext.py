@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -132,18 +132,19 @@ class Fts5Index(TextIndex):
         """Take entries out; their rows and their neighbours' must still be as they were indexed."""
         bare_each(connection, _TAKE_OUT, _words_of(connection, entry_ids))
 
-    def before_change(self, connection: Connection, entry_ids: Sequence[int]) -> Sequence[Any]:
-        """Their words: they could not be taken out, once what they were indexed with is gone."""
-        return list(_words_of(connection, entry_ids)) if entry_ids else ()
+    def before_change(self, connection: Connection, entry_ids: Sequence[int]) -> Callable[[Sequence[int]], None]:
+        """See there; what they are indexed with now is kept, without which they could not be taken out."""
+        before = list(_words_of(connection, entry_ids)) if entry_ids else []
 
-    def add_beside(self, connection: Connection, entry_ids: Sequence[int], before: Sequence[Any]) -> None:
-        """The same; each is taken out and put in again before the next one."""
-        rows = _words_of(connection, entry_ids)
-        for old, row in zip(before, rows, strict=False):
-            if old != row:
-                bare(connection, _TAKE_OUT, old)
-                bare(connection, _PUT_IN, row)
-        bare_each(connection, _PUT_IN, rows)
+        def index(added: Sequence[int]) -> None:
+            rows = _words_of(connection, [*entry_ids, *added])
+            for old, row in zip(before, rows, strict=False):
+                if old != row:
+                    bare(connection, _TAKE_OUT, old)
+                    bare(connection, _PUT_IN, row)
+            bare_each(connection, _PUT_IN, rows)
+
+        return index
 
     def find(
         self,
