@@ -3,7 +3,9 @@
     python benchmarks/rules.py [--misses] [--no-keep]
 
 The sentences of benchmarks/rules_held_out.toml, each by itself: what the patterns of `harken.text.rules` take for a
-rule, and which statements `harken.search.newest` takes for a correction of an earlier one. Words alone decide.
+rule, and which statements `harken.search.newest` takes for a correction of an earlier one. Words alone decide. Both
+were changed with these sentences in view (`UNSEEN`: what was reached before): this set keeps what is reached since, and
+says no more what others would meet.
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ from harken.text.rules import rules_in
 from report import keep, show
 
 DATA = Path(__file__).with_name("rules_held_out.toml")
+# Recall and precision on 25 November 2026, before anything was changed for these sentences.
+UNSEEN = {"rules": [0.441, 1.0], "corrections": [0.733, 0.629]}
 _RESAMPLED, _WITHIN = 2_000, (2.5, 97.5)
 
 
@@ -80,7 +84,7 @@ def main() -> None:
     rows = [*rules(data, arguments.misses), *corrections(data, arguments.misses)]
     show("Rules and corrections", rows)
     if not arguments.no_keep:
-        keep("rules", {"rows": rows})
+        keep("rules", {"unseen": UNSEEN, "rows": rows})
 
 
 if __name__ == "__main__":

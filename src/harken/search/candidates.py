@@ -12,8 +12,8 @@ from harken.config.sections import SearchConfig
 from harken.model.conversations import UNTRUSTED, Entry, Hit, Reason, Role
 from harken.model.marks import in_words
 from harken.search.fusion import MOST_HOLDERS, REORDERED, Evidence, Share, learned_scores, placed
-from harken.search.query import Query, distinctive_terms
-from harken.search.session import QueryVector
+from harken.search.query import Query, distinctive_terms, names_question
+from harken.search.session import QueryVector, SearchSession
 from harken.storage.entries import STATES_RULE, load_entries
 from harken.storage.facts import EntryFacts, Neighbours, asked_last, entry_facts, neighbours
 from harken.storage.ports import Holding, NearestIndex, RowScope, StoredSpace, Transaction
@@ -25,13 +25,22 @@ _ASSISTANT_CUES = frozenset({"you", "your"})
 _USER_CUES = frozenset({"i", "my", "me"})
 _SECONDS_PER_DAY = 86_400
 _TRUST = "trust"
-# A word that more than this share of a scope's entries has is no rare one; in a small scope, more than so many.
+# A word that more than this share of a scope's entries has, or more than so many, is no rare one.
 _COMMON_SHARE, _COMMON_FLOOR = 0.1, 10
 _MOST_TERMS = 12
 # Who has the query's rare words may be so much less similar than the model's own calibration asks; a threshold that
 # somebody has set is kept to the letter. "We decided to deploy on Fridays" lies at 0.53 from "what did we decide about
 # the deploy?", where 0.60 is asked of texts that merely resemble.
 _LEEWAY = 0.08
+# What a query asks of in words that nobody has said is less likely to have been talked about: so much more similarity
+# is asked for where none of its telling words was said, in proportion where some were.
+_FOR_UNSAID = 0.12
+# With one rare word alone, where nobody has said the others, a text may only be so much less similar; else one makes up
+# for nothing. "painted" brought sunsets back for "Who painted The Night Watch?".
+_FOR_ONE_WORD = 0.04
+# What resembles small talk by so little less than what was said, or more, asks for nothing; what has a word that asks,
+# by so much more: every question of LoCoMo's is 0.04 nearer to what was said, or to the threshold.
+_NEARER_THAN_TALK, _NEARER_TO_TALK = 0.02, 0.04
 # What is of another project must be so much nearer (docs/adr/0025-projects.md).
 _OTHER_MARGIN = 0.1
 _OTHER = "project"
@@ -39,8 +48,7 @@ RATED = "feedback"
 # So many rules are looked at, and each may be so much less similar than what resembles a question: all that a task of
 # BEAM's chats 1 to 5 was to be done by are among the nearest six, down to 0.46.
 _MOST_RULES, RULE_LEEWAY = 8, 0.15
-# Of what has another language, and the query's rare words; before the second model knew it, these alone decided.
-_LEEWAY_ABROAD = 0.2
+_LEEWAY_ABROAD = 0.2  # of what has another language, and the query's rare words
 # What shares an exchange with a message that is near enough (evidence in context on LoCoMo's conv-26 at 2,000 tokens:
 # 0.70 with, 0.68 without, at no more tokens).
 _PARTNER_LEEWAY = 0.2
@@ -224,6 +232,20 @@ class Candidates:
     def _reordered(self, facts: Mapping[int, EntryFacts]) -> list[int]:
         best = self.best_fused(facts)
         return best + [each for each in self.rules if each in facts and each not in best]
+
+    def is_talk(self, session: SearchSession, asked: QueryVector, gate: Gate) -> bool:
+        """Whether the query resembles small talk more than anything that was said; never by a bar that somebody set.
+
+        Raises:
+            ProviderError: the model failed.
+        """
+        if not asked.is_english:
+            return session.is_courtesy(asked)
+        if gate.threshold is None or not gate.leeway:
+            return False
+        nearest = max((gate.threshold, *self.similarity.values()))
+        margin = _NEARER_TO_TALK if names_question(self.query) else -_NEARER_THAN_TALK
+        return session.likeness_to_talk(asked) > nearest + margin
 
     def gate_for(self, entry_id: int, gate: Gate) -> Gate:
         """The gate for a candidate of another language than English.
@@ -507,6 +529,18 @@ class RareWords:
     def held_by(self, entry_id: int) -> list[str]:
         """Those that an entry has."""
         return [term for term, holders in self.holders.items() if entry_id in holders]
+
+    def raise_for_unsaid(self, gate: Gate) -> Gate:
+        """The gate for a query with words that nobody has said; a bar that somebody has set is kept to the letter."""
+        return replace(gate, raised=_FOR_UNSAID * self.unsaid if gate.leeway else 0.0)
+
+    def make_up(self, found: Candidates, entry_id: int, gate: Gate) -> bool:
+        """Whether those that a candidate has make up for what it lacks in similarity, or for having no vector."""
+        similarity, is_untrusted = found.similarity.get(entry_id), found.facts[entry_id].trust.is_untrusted
+        is_alone = len(self.held_by(entry_id)) == 1 and entry_id not in found.elsewhere and gate.threshold is not None
+        if is_alone and (self.said > 1 or (similarity or 1.0) < (gate.threshold or 0.0) - _FOR_ONE_WORD):
+            return False
+        return self.admit(entry_id, similarity is not None, is_untrusted)
 
     def admit(self, entry_id: int, is_near: bool, is_untrusted: bool) -> bool:
         """Whether an entry has half of them, or, nearly near enough, two that are half of those that anybody has said.

@@ -294,10 +294,12 @@ class _PastSearch:
             if not others:
                 self._embedded()
             self._find_near(everywhere)
-        if self.asked is not None and session.is_courtesy(self.asked):
+        gate, is_talk = Gate.of(self.asked, config.min_similarity, session.config), False
+        with self._by_meaning():
+            is_talk = self.asked is not None and everywhere.is_talk(session, self.asked, gate)
+        if is_talk:
             self.notes = [_NOTHING_ASKED]
             return ()
-        gate = Gate.of(self.asked, config.min_similarity, session.config)
         with session.view.reading() as tx:
             self._rank(tx, everywhere)
             if may_be_asked_again(self.query):
@@ -422,7 +424,7 @@ class _PastSearch:
             admitted = gate.admits(similarity, is_untrusted, entry_id in found.keyword)
             if admitted is None:
                 self.rare = self.rare or RareWords.read(tx, self.query, scope)
-                admitted = self.rare.admit(entry_id, similarity is not None, is_untrusted)
+                admitted = self.rare.make_up(found, entry_id, gate)
             if admitted:
                 passing.add(entry_id)
         return passing

@@ -11,7 +11,7 @@ from harken.model.conversations import Entry, Hit, Reason, SearchScope
 from harken.search.asked import objected
 from harken.search.candidates import Candidates, Gate, RareWords
 from harken.search.newest import MARK, is_said_before, newest_first
-from harken.search.query import Query, asks_nothing, names_question, parse_query
+from harken.search.query import Query, asks_nothing, parse_query
 from harken.search.session import Guess, QueryVector, SearchSession, SearchSessions, attempted
 from harken.search.spread import Several
 from harken.storage.conversations import entries_of
@@ -20,19 +20,9 @@ from harken.storage.entries import foresee_segment, row_scope
 from harken.storage.ports import RowScope, Transaction
 from harken.text import tokens
 
-# What a query asks of in words that nobody has said is less likely to have been talked about: so much more similarity
-# is asked for where none of its telling words was said, in proportion where some were.
-_FOR_UNSAID = 0.12
-# One rare word says less of what a text is about than two: with it alone, where nobody has said the others, a text may
-# only be so much less similar than the threshold; else it makes up for nothing. "painted" brought sunsets back for "Who
-# painted The Night Watch?".
-_FOR_ONE_WORD = 0.04
 # Where one message is near enough, others may be so much less similar: the prompt is about what was said here, and
 # which of it answers is for the order to say (ADR 20).
 _ALONGSIDE = 0.1
-# What resembles small talk by so little less than what was said, or more, asks for nothing that was said; what has a
-# word that asks, by so much more: no question of LoCoMo's or BEAM's is nearer to small talk than to what answers it.
-_NEARER_THAN_TALK, _NEARER_TO_TALK = 0.02, 0.04
 # How many of each list are fused: of a segment fewer do than of a whole store.
 _DEPTH = 80
 # The best so many times as many as wanted are tried: some say the same, or do not fit.
@@ -177,7 +167,7 @@ class _SegmentSearch:
         is_talk = False
         with attempted("vectors", self.failures):
             self._find_near(found)
-            is_talk = self._is_talk(found)
+            is_talk = self.asked is not None and found.is_talk(self.session, self.asked, self.gate)
         if is_talk:
             self.notes.append("It resembles small talk more than anything that was said.")
             return []
@@ -232,16 +222,7 @@ class _SegmentSearch:
         own, config = self.config.relevance_threshold, self.session.config
         gate = Gate.of(asked, config.relevance_threshold if own is None else own, config)
         # A threshold that somebody has set is kept to the letter.
-        self.gate = replace(gate, raised=_FOR_UNSAID * self.rare.unsaid if gate.leeway else 0.0)
-
-    def _is_talk(self, found: Candidates) -> bool:
-        if self.asked is None or not self.asked.is_english:
-            return self.asked is not None and self.session.is_courtesy(self.asked)
-        if self.gate.threshold is None or not self.gate.leeway:
-            return False
-        nearest = max((self.gate.threshold, *found.similarity.values()))
-        margin = _NEARER_TO_TALK if names_question(self.query) else -_NEARER_THAN_TALK
-        return self.session.likeness_to_talk(self.asked) > nearest + margin
+        self.gate = self.rare.raise_for_unsaid(gate)
 
     def _passing(self, found: Candidates, seen: set[int], most: int) -> dict[int, Reason]:
         """Those that may come back, each with the reason."""
@@ -262,7 +243,7 @@ class _SegmentSearch:
         passing |= self._partners(found, passing, seen)
         best = set(sorted({*passing, *unsure}, key=lambda entry_id: -found.fused[entry_id])[:most])
         for entry_id in unsure:
-            if entry_id in best and entry_id not in passing and self._has_words(found, entry_id):
+            if entry_id in best and entry_id not in passing and self.rare.make_up(found, entry_id, self.gate):
                 held, of = self.rare.held_by(entry_id), len(self.rare.holders)
                 how = "nearly near enough" if entry_id in found.similarity else "has no vector"
                 words = f"{how}, and has of the query's {of} rare words: {', '.join(held)}"
@@ -271,14 +252,6 @@ class _SegmentSearch:
         least = 1.0 if self.gate.threshold is None else self.gate.threshold
         near = [entry_id for entry_id in passing if found.similarity.get(entry_id, -1.0) >= least]
         return self._alongside(found, near, seen) | self._partners(found, near, seen) | passing
-
-    def _has_words(self, found: Candidates, entry_id: int) -> bool:
-        similarity, is_untrusted = found.similarity.get(entry_id), found.facts[entry_id].trust.is_untrusted
-        has_one = self.asked is not None and entry_id not in found.elsewhere and len(self.rare.held_by(entry_id)) == 1
-        is_far = (similarity or 1.0) < (self.gate.threshold or -1.0) - _FOR_ONE_WORD
-        if has_one and (self.rare.said > 1 or is_far):
-            return False
-        return self.rare.admit(entry_id, similarity is not None, is_untrusted)
 
     def _alongside(self, found: Candidates, near: Collection[int], seen: set[int]) -> dict[int, Reason]:
         """What is nearly as near as it must be, where something is near enough; nothing where somebody set the bar."""

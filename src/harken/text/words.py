@@ -113,7 +113,7 @@ def is_english(text: str) -> bool:
     something else, lingua 4 and fastText 3, CLD3 100; of 100 German and Spanish ones it takes 5 for English, of two
     words each and mostly courtesies (benchmarks/languages.py).
     """
-    said = text[:_LOOKED_AT].lower()
+    said = text[:_LOOKED_AT].lower().replace("’", "'")
     if not said.isascii() and ("¿" in said or "¡" in said or foreign_share(said) >= _FOREIGN_SHARE):
         return False
     words = WORD.findall(said)

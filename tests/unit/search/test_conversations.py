@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -104,6 +105,22 @@ def test_small_talk_is_not_searched_for(harken: Harken, clock: Clock, words: str
     three_talks(harken, clock)
     assert harken.chats.past(words).conversations == ()
     assert harken.chats.past_log() == []
+
+
+def test_what_resembles_small_talk_more_than_what_was_said_brings_nothing(
+    harken: Harken, clock: Clock, embedder: HashingEmbedder
+) -> None:
+    uid = talk(
+        harken, clock, "piano", "thank you all so much for your help upstairs with the piano that afternoon", "sure"
+    )
+    talk(harken, clock, "cake", *CAKE)
+    harken.embed()
+    query = "thank you so much for your help upstairs"
+    assert [each.uid for each in harken.chats.past(query).conversations] == [uid]
+    embedder._space = replace(embedder.space, latin_only=True)
+    assert harken.chats.past(query).conversations == ()
+    asked = "who thanked all for the help upstairs with the piano that afternoon?"
+    assert [each.uid for each in harken.chats.past(asked).conversations] == [uid]
 
 
 def test_as_many_come_back_as_the_limits_say(harken: Harken, clock: Clock) -> None:

@@ -16,6 +16,7 @@ from harken.text.words import is_english, stop_words
         "docker compose up -d",
         "Which word did she translate, 钢琴 or piano?",
         "Convert 72 degrees Fahrenheit to Celsius.",
+        "I’ve managing professional development",
     ],
 )
 def test_english_names_and_code_are_taken_for_english(text: str) -> None:
