@@ -78,6 +78,7 @@ def test_limits_are_shown_and_set_in_the_seeds_spelling_as_well(harken: CommandL
         "rag.saved": (True, "default"),
         "rag.scope": ("prefer", "default"),
         "rag.rules": (True, "default"),
+        "rag.without_tags": ([], "default"),
     }
 
 
