@@ -30,10 +30,13 @@ from harken.errors import UsageError
 from harken.jobs.workers import Background
 from harken.journal.journal import Replayed
 from harken.record.core_memory import CoreMemory
+from harken.record.feedback import Feedback
+from harken.record.labels import Labels
 from harken.sources.experiences.experiences import Experiences
 from harken.sources.experiences.values import Values
 from harken.sources.memories.memories import Memories
 from harken.sources.searches import SourceSearcher
+from harken.sources.topics.topics import Topics
 from harken.sources.workspace.code import CodeIndex
 from harken.sources.workspace.commits import CommitIndex
 from harken.sources.workspace.documents import DocumentIndex
@@ -51,11 +54,14 @@ PARTS: dict[str, type] = {
     "code": CodeIndex,
     "commits": CommitIndex,
     "core": CoreMemory,
+    "feedback": Feedback,
+    "labels": Labels,
     "documents": DocumentIndex,
     "experiences": Experiences,
     "maintenance": Maintenance,
     "memories": Memories,
     "rules": Rules,
+    "topics": Topics,
     "run_time": RunTimeSettings,
     "sources": SourceSearcher,
     "tasks": Tasks,

@@ -41,6 +41,7 @@ from harken.model.experiences import Experience, Lesson, RootCause, Value
 from harken.model.lookups import (
     Activity,
     ConversationFilter,
+    HookTimes,
     Injection,
     ListedConversation,
     Page,
@@ -49,10 +50,13 @@ from harken.model.lookups import (
     SearchResult,
     Surroundings,
 )
+from harken.model.marks import Verdict
 from harken.model.workspace import Commit
 from harken.providers.embedder import Embedder, Reranker
 from harken.record.doctor import Finding
+from harken.record.feedback import Judged
 from harken.record.forget import ForgetPlan, Forgotten
+from harken.record.labels import ConversationLabel
 from harken.search.past import PastRecall
 from harken.search.recall import Recall
 from harken.sources.experiences.candidates import Candidate
@@ -61,6 +65,7 @@ from harken.sources.experiences.values import AxisClusters, Member, Validity
 from harken.sources.memories.memories import FoundMemory, SavedMemory
 from harken.sources.memories.memory import Memory
 from harken.sources.source import SourceHit
+from harken.sources.topics.topics import DigestTopic, Topic
 from harken.sources.workspace.commits import CommitReport
 from harken.sources.workspace.tree import IndexReport, Progress
 from harken.storage.enrichment.jobs import FailedWork
@@ -230,6 +235,21 @@ class AsyncCoreMemory:
     async def delete(self, section: str, key: str) -> None: ...
     async def put(self, section: str, key: str, value: str | None) -> CoreFact: ...
 
+class AsyncFeedback:
+    async def rate(self, uid: str, verdict: Verdict | str, *, by: str = ..., question: str = ...) -> Judged: ...
+    async def show(self, uid: str) -> Judged: ...
+    async def hook_times(self) -> list[HookTimes]: ...
+    async def notice(self) -> int: ...
+
+class AsyncLabels:
+    async def show(self, conversation: str) -> ConversationLabel: ...
+    async def tag(
+        self, conversation: str, add: Iterable[str] = ..., remove: Iterable[str] = ...
+    ) -> ConversationLabel: ...
+    async def entitle(self, conversation: str, title: str) -> ConversationLabel: ...
+    async def move(self, conversation: str, project: str | None) -> ConversationLabel: ...
+    async def used(self) -> dict[str, int]: ...
+
 class AsyncDocumentIndex:
     async def search(
         self, query: str, *, project: str | None = ..., limit: int = ..., mode: str = ...
@@ -392,6 +412,15 @@ class AsyncRules:
     async def confirm(self, uid: str) -> Rule: ...
     async def drop(self, uid: str) -> Rule: ...
 
+class AsyncTopics:
+    async def list(self) -> Sequence[Topic]: ...
+    async def titles(self) -> dict[str, str]: ...
+    async def is_due(self) -> bool: ...
+    async def refresh(self, by_model: bool = ...) -> Sequence[Topic]: ...
+    async def rename(self, uid: str, name: str) -> Topic: ...
+    async def suggested_tags(self, conversation_uid: str) -> tuple[str, ...]: ...
+    async def digest(self, since: datetime | None = ..., project: str | None = ...) -> Sequence[DigestTopic]: ...
+
 class AsyncRunTimeSettings:
     async def load(self) -> LoadedSettings: ...
     async def refresh(self) -> bool: ...
@@ -479,11 +508,14 @@ class AsyncHarken:
     code: AsyncCodeIndex
     commits: AsyncCommitIndex
     core: AsyncCoreMemory
+    feedback: AsyncFeedback
+    labels: AsyncLabels
     documents: AsyncDocumentIndex
     experiences: AsyncExperiences
     maintenance: AsyncMaintenance
     memories: AsyncMemories
     rules: AsyncRules
+    topics: AsyncTopics
     run_time: AsyncRunTimeSettings
     sources: AsyncSourceSearcher
     tasks: AsyncTasks

@@ -63,6 +63,7 @@ def test_limits_are_shown_and_set_in_the_seeds_spelling_as_well(harken: CommandL
         "  rag_saved: true\n"
         "  rag_scope: prefer\n"
         "  rag_rules: true\n"
+        "  rag_without_tags: none\n"
         "\n"
         "To update: harken rag set <key> <value>\n"
         "Example: harken rag set rag_conversation_limit 5\n"
@@ -77,6 +78,7 @@ def test_limits_are_shown_and_set_in_the_seeds_spelling_as_well(harken: CommandL
         "rag.saved": (True, "default"),
         "rag.scope": ("prefer", "default"),
         "rag.rules": (True, "default"),
+        "rag.without_tags": ([], "default"),
     }
 
 

@@ -17,7 +17,7 @@ NOW = datetime(2026, 9, 20, 12, tzinfo=UTC)
         ("Which port does the importer listen on?", "How was your weekend at the lake?", None, False),
         ("Which port does the importer listen on?", "What do we tell the auditors?", 0.95, True),
         ("When did Maria adopt her dog?", "Where did Maria adopt her dog?", 0.95, False),
-        ("When did Maria adopt her dog?", "When did Peter adopt his dog, and Maria's?", 0.84, True),
+        ("When did Maria adopt her dog?", "When did Peter adopt his dog, and Maria's?", 0.86, True),
         ("When did Maria adopt her dog?", "When did Peter adopt his dog?", 0.95, False),
         ("What happened in 2021 at the harbour?", "What happened in 2022 at the harbour?", 0.97, False),
         ("Which port does the importer listen on?", "What port is the importer listening on?", 0.5, False),

@@ -43,6 +43,7 @@ _MEANINGS = {
     "saved": "Whether what was saved or indexed comes back as well: {}.",
     "scope": "What comes back from projects beside the one at hand: {}.",
     "rules": "Whether rules and preferences that you have stated come back: {}.",
+    "without_tags": "What has one of these tags does not come back by itself: {}.",
 }
 _EXCERPT = 200
 _LISTED = 20
@@ -198,6 +199,8 @@ def _seeds_key(key: str) -> str:
 def _shown(value: SettingValue) -> str:
     if value.value is None:
         return "the model's own"
+    if isinstance(value.value, tuple):
+        return ", ".join(value.value) or "none"
     if isinstance(value.value, bool):
         return str(value.value).lower()
     return f"{value.value:.2f}" if isinstance(value.value, float) else str(value.value)
