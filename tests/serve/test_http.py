@@ -88,6 +88,37 @@ def test_every_verb_answers_in_its_schema(app: ASGIApp, harken: Harken, project:
     assert done == set(OPERATIONS)
 
 
+@pytest.mark.usefixtures("engine_settings")
+def test_what_came_back_tells_why_and_what_it_is_now(app: ASGIApp, harken: Harken) -> None:
+    ids = fill(harken)
+    asked = harken.show(ids["message"]).messages[0]
+    rule = harken.record_message("rules", "user", "From now on, always answer in metric units.")
+    [stated] = harken.rules.list()
+    told = {
+        ids["memory"]: "near",
+        asked.exchange_uid: "alike",
+        ids["conversation"]: "",
+        stated.uid: "stated",
+        "f" * 12: "",
+    }
+    assert harken.chats.note_given(rule.conversation_uid, told, lambda: False, 10, "userpromptsubmit")
+    http = Http(app)
+    [found] = http.verb("recalls", {"limit": 1}).json()["recalls"]
+    assert (found["conversation_id"], found["event"]) == (rule.conversation_uid, "userpromptsubmit")
+    assert [(each["id"], each["source"], each["why"]) for each in found["items"]] == [
+        (ids["memory"], "memory", "near"),
+        (asked.exchange_uid, "exchange", "alike"),
+        (ids["conversation"], "conversation", None),
+        (stated.uid, "rule", "stated"),
+        ("f" * 12, "", None),
+    ]
+    assert [each["text"] for each in found["items"][:2]] == ["Ships are moored at quay seven first.", asked.text]
+    assert http.verb("read_conversation", {"id": rule.uid}).json()["recalls"] == [found]
+    harken.memories.forget([ids["memory"]])
+    [again] = http.verb("recalls", {"conversation": rule.conversation_uid}).json()["recalls"]
+    assert again["items"][0] == {**found["items"][0], "source": "", "text": "", "conversation_id": None}
+
+
 @pytest.fixture(scope="module")
 def shared_harken(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harken]:
     with Harken(tmp_path_factory.mktemp("home"), settings={"embedder": "none"}, env={}) as opened:

@@ -14,9 +14,10 @@ from pathlib import Path
 import anyio
 import pytest
 
-from coding_agent import end
+from coding_agent import answering, end
 from command_line import TIMEOUT_SECONDS, CommandLine
 from harken.serve.daemon.paths import DaemonPaths
+from harken.serve.daemon.wire import exchange
 from mcp_clients import over_stdio
 from pdf_files import written_pdf
 from repositories import new_repository
@@ -103,4 +104,17 @@ def test_an_agent_is_told_the_extra(cli: CommandLine, place: DaemonPaths, tmp_pa
     try:
         assert CODE in anyio.run(ask)
     finally:
+        end(place)
+
+
+def test_without_what_makes_pages_the_daemon_serves_and_the_viewer_says_what_is_missing(
+    cli: CommandLine, tmp_path: Path
+) -> None:
+    lacking = without(cli, tmp_path / "lacking", ["jinja2"])
+    assert lacking.fails("view") == "The viewer needs an extra that is not installed. Try: pip install 'harken[server]'"
+    with lacking.running("serve", "--quiet"):
+        place = DaemonPaths(str(lacking.home))
+        answering(lacking, place)
+        status, answer = exchange(place.socket, "/v1/view", b"{}", lacking.environment(), TIMEOUT_SECONDS)
+        assert (status, "harken[server]" in answer.decode()) == (503, True)
         end(place)

@@ -50,10 +50,10 @@ class Archive:
             messages, total = read_page(tx, conversation_uid, begin, limit)
             return Page(conversation, tuple(messages), begin, total)
 
-    def days(self) -> dict[date, int]:
-        """How many questions were asked on each day of this machine's clock on which any was, oldest first."""
+    def days(self, since: datetime | None = None) -> dict[date, int]:
+        """How many questions were asked on each day of this machine's clock, since a moment; oldest first."""
         with self.store.reading() as tx:
-            found = count_exchanges(tx)
+            found = count_exchanges(tx, since)
         days: dict[date, int] = {}
         for begun, count in found:
             day = begun.astimezone().date()

@@ -83,11 +83,12 @@ def list_conversations(tx: Transaction, asked: ConversationFilter) -> tuple[list
     return listed, tx.count(conversations, *wanted)
 
 
-def count_exchanges(tx: Transaction) -> list[tuple[datetime, int]]:
-    """How many exchanges were begun in each half hour in which any was, oldest first."""
+def count_exchanges(tx: Transaction, since: datetime | None = None) -> list[tuple[datetime, int]]:
+    """How many exchanges were begun in each half hour in which any was, since a moment, oldest first."""
     # In half hours every clock of the world has its days; of an index alone.
     half = (type_coerce(exchanges.c.started_at, BigInteger) // _HALF_HOUR_MICROSECONDS).label("half")
     counted = tx.select(half, func.count(), of=exchanges).group_by(half).order_by(half)
+    counted = counted if since is None else counted.where(exchanges.c.started_at >= since)
     return [
         (from_microseconds(int(n) * _HALF_HOUR_MICROSECONDS), int(count)) for n, count in tx.connection.execute(counted)
     ]

@@ -292,23 +292,31 @@ def _told(tx: Transaction, uids: Collection[str]) -> dict[str, Injected]:
     """What these ids name, as it stands now: entries by their texts, exchanges by what was asked, and titles."""
     titles = read_titles(tx, list(uids))
     found = {uid: Injected(uid, "conversation", title, None, uid) for uid, title in titles.items()}
-    asked = (exchanges.c.uid, conversations.c.uid.label("conversation_uid"), messages.c.text)
-    said = (
-        select(*asked)
-        .select_from(joined(messages, exchanges, conversations))
-        .where(exchanges.c.tenant == bindparam("of_tenant"), tx.dialect.among(exchanges.c.uid))
-        .where(messages.c.role == Role.USER.value, messages.c.type == MessageType.TEXT.value)
-        .order_by(messages.c.position.desc())
+    heads = exchanges.c.id, exchanges.c.uid, exchanges.c.conversation_id
+    named = {row.id: row for row in rows_by(tx, exchanges.c.uid, uids, *heads)}
+    talks = _uids_of(tx, {row.conversation_id for row in named.values()})
+    asked = tx.select(messages.c.exchange_id, messages.c.text).where(
+        # By their conversations, which have an index.
+        messages.c.conversation_id.in_(talks),
+        messages.c.exchange_id.in_(named),
+        messages.c.role == Role.USER.value,
+        messages.c.type == MessageType.TEXT.value,
     )
-    for row in rows_among(tx, said, uids):
-        found[row.uid] = Injected(row.uid, "exchange", row.text[:_SHOWN_CHARS], None, row.conversation_uid)
+    for row in tx.connection.execute(asked.order_by(messages.c.position.desc())) if named else ():
+        exchange = named[row.exchange_id]
+        where = talks[exchange.conversation_id]
+        found[exchange.uid] = Injected(exchange.uid, "exchange", row.text[:_SHOWN_CHARS], None, where)
     columns = entries.c.ref_uid, entries.c.source, entries.c.text, entries.c.conversation_id
     rows = [row for row in rows_by(tx, entries.c.ref_uid, uids, *columns) if row.ref_uid not in found]
-    ids = {row.conversation_id for row in rows if row.conversation_id is not None}
-    talks = {row.id: row.uid for row in rows_by(tx, conversations.c.id, ids, conversations.c.id, conversations.c.uid)}
+    talks = _uids_of(tx, {row.conversation_id for row in rows if row.conversation_id is not None})
     for row in rows:
         found[row.ref_uid] = Injected(row.ref_uid, row.source, row.text, None, talks.get(row.conversation_id))
     return found
+
+
+def _uids_of(tx: Transaction, ids: Collection[int]) -> dict[int, str]:
+    """The conversations' ids by the numbers of their rows."""
+    return {row.id: row.uid for row in rows_by(tx, conversations.c.id, ids, conversations.c.id, conversations.c.uid)}
 
 
 def _rules_told(tx: Transaction, uids: Collection[str]) -> dict[str, Injected]:

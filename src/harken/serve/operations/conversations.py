@@ -270,9 +270,8 @@ class DaysArguments:
 
 
 def _days(harken: Harken, wanted: DaysArguments, _caller: Caller) -> DaysAnswer:
-    since = parse_since(wanted.since, datetime.now(UTC)).astimezone().date() if wanted.since else None
-    found = harken.archive.days().items()
-    return DaysAnswer(days=[DayView(day=str(day), questions=n) for day, n in found if since is None or day >= since])
+    since = parse_since(wanted.since, datetime.now(UTC)) if wanted.since else None
+    return DaysAnswer(days=[DayView(day=str(day), questions=n) for day, n in harken.archive.days(since).items()])
 
 
 OPERATIONS = (

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from typing import Any
 
 from harken.serve.viewer.pages import PageMaker, PageRequest, Rendered
 from harken.serve.viewer.recalls import EVENTS
-from harken.serve.viewer.rendering import heat_map
+from harken.serve.viewer.rendering import first_of_map, heat_map
 
 _LISTED, _READ = 40, 40
 # A hook is asked a moment after, or before, the prompt is written into the transcript.
@@ -24,17 +24,18 @@ def listing(asked: PageRequest) -> Rendered:
     wanted = {**asked.given("project", "agent", "since", "until"), **({"since": day, "until": day} if day else {})}
     found = asked.call("conversations", **wanted, offset=asked.query.get("offset", "0"), limit=_LISTED)
     talks = found["conversations"]
-    days = {each["day"]: each["questions"] for each in asked.call("days")["days"]}
+    today = datetime.now(UTC).astimezone().date()
+    days = {each["day"]: each["questions"] for each in asked.call("days", since=str(first_of_map(today)))["days"]}
     return Rendered(
         "conversations.html",
         {
             "title": "Conversations",
             "groups": [(name, list(group)) for name, group in groupby(talks, key=_day_of)],
             "total": found["total"],
-            "projects": asked.call("status", projects=True)["projects"],
+            "projects": asked.harken.maintenance.projects(),
             "wanted": {**asked.given("project", "agent", "since", "until"), "day": day},
             "older": asked.other(offset=found["next_offset"]) if found["next_offset"] else None,
-            "cells": heat_map(days),
+            "cells": heat_map(days, today),
             "other": asked.other,
         },
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from harken.serve.viewer.pages import PageMaker, PageRequest, Rendered
-from harken.serve.viewer.rendering import heat_map
+from harken.serve.viewer.rendering import first_of_map, heat_map
 
 _SHOWN, _PROJECTS = 5, 12
 
@@ -15,7 +15,7 @@ def home(asked: PageRequest) -> Rendered:
     today = datetime.now(UTC).astimezone().date()
     status = asked.call("status", projects=True)
     talks = asked.call("conversations", limit=_SHOWN)
-    days = {each["day"]: each["questions"] for each in asked.call("days")["days"]}
+    days = {each["day"]: each["questions"] for each in asked.call("days", since=str(first_of_map(today)))["days"]}
     return Rendered(
         "home.html",
         {

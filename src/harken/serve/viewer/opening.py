@@ -10,7 +10,7 @@ import webbrowser
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from http.client import HTTPException
-from importlib.util import find_spec
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -36,8 +36,10 @@ def show_pages(session: CommandSession, paths: DaemonPaths, with_browser: bool) 
         MissingExtraError: what makes pages is not installed.
         HarkenError: there is no daemon that could show them, or nobody came within a minute.
     """
-    if find_spec("jinja2") is None:
-        raise MissingExtraError("The viewer", "server")
+    try:
+        import_module("jinja2")
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("The viewer", "server") from error
     env = environment()
     _ready(paths, env)
     url, key = parse_link(_asked(paths, env, ROUTE, b"{}"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from calendar import month_abbr
 from collections.abc import Iterator, Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -110,10 +110,14 @@ def marked(text: str, terms: Sequence[str]) -> Markup:
     )
 
 
-def heat_map(counts: dict[str, int], today: date | None = None) -> list[dict[str, Any]]:
+def first_of_map(last: date) -> date:
+    """The first day of a map that ends with a day: a Monday, a year before it."""
+    return last - timedelta(days=last.weekday() + 7 * (_WEEKS - 1))
+
+
+def heat_map(counts: dict[str, int], last: date) -> list[dict[str, Any]]:
     """A cell for each day of the last year: its week and weekday, its count, and how warm it is, 0 to 4."""
-    last = today or datetime.now(UTC).astimezone().date()
-    first = last - timedelta(days=last.weekday() + 7 * (_WEEKS - 1))
+    first = first_of_map(last)
     most = max(counts.values(), default=0)
     cells = []
     for number in range((last - first).days + 1):
