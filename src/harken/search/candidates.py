@@ -76,7 +76,7 @@ class Candidates:
         scores: that, weighed.
         reasons: what the weights were.
         shares: what each feature adds, of the best that learned fusion has ordered.
-        beside: what stands beside those that were read ahead; `loaded`: they themselves.
+        beside, loaded: what stands beside those that were read ahead, and they themselves.
     """
 
     query: Query
@@ -101,11 +101,9 @@ class Candidates:
 
     def foresee(self, tx: Transaction, index: NearestIndex, spaces: Iterable[StoredSpace]) -> None:
         """Have a server asked by one message for what finding words, the rare ones and the nearest will ask."""
-        asked, window = self.query.terms, self.config.context_window
-        holders: list[tuple[Sequence[str], int | None]] = [(RareWords.terms_of(self.query), None)]
-        if self.config.fusion == "learned":
-            holders.append((asked, MOST_HOLDERS))
-        tx.text.foresee(tx, asked, self.scope, self.depth, window, holders)
+        terms = self.query.terms
+        held = (terms, MOST_HOLDERS) if self.config.fusion == "learned" else (RareWords.terms_of(self.query), None)
+        tx.text.foresee(tx, terms, self.scope, self.depth, self.config.context_window, [held])
         for space in spaces:
             index.foresee(tx, space, self.scope)
 
@@ -114,9 +112,8 @@ class Candidates:
         candidates = [entry_id for entry_id in {**self.similarity, **self.keyword} if entry_id not in self.facts]
         beside = [entry_id for entry_id in best if entry_id not in self.beside]
         whole = [entry_id for entry_id in best[:most] if entry_id not in self.loaded]
-        if not (candidates or beside or whole):
-            return
-        tx.dialect.end_with(tx.connection, *asked_last(tx, candidates, beside, whole))
+        if candidates or beside or whole:
+            tx.dialect.end_with(tx.connection, *asked_last(tx, candidates, beside, whole))
         self.read_facts(tx, candidates)
         self.beside |= dict.fromkeys(beside, Neighbours()) | neighbours(tx, beside)
         self.loaded |= load_entries(tx, whole)
@@ -137,9 +134,10 @@ class Candidates:
         """Read what ordering those with the query's words takes, before it is known what is near."""
         self.read_facts(tx, self.keyword)
         if self.config.fusion == "learned":
-            self.held = self._holders(tx)
+            self.held = self.holders(tx)
 
-    def _holders(self, tx: Transaction) -> Holding:
+    def holders(self, tx: Transaction) -> Holding:
+        """Who has its words; asked once."""
         return self.held or tx.text.holders(tx.connection, self.query.terms, self.scope, most=MOST_HOLDERS)
 
     def find_near(self, tx: Transaction, index: NearestIndex, asked: QueryVector, compared: int = 0) -> None:
@@ -215,7 +213,7 @@ class Candidates:
         if asked is not None:
             beside = {each.after for each in around.values() if each.after and each.after not in similarity}
             similarity |= asked.compare(tx, index, self.scope, 0, list(beside))[1]
-        held = self._holders(tx)
+        held = self.holders(tx)
         chosen = {entry_id: facts[entry_id] for entry_id in best}
         speakers = AuthorCue(self.query, chosen).sides_of(best, facts)
         known = Evidence(self.query, facts, self.fused, self.keyword, similarity, speakers, held, around)
@@ -509,9 +507,13 @@ class RareWords:
     unsaid: float = 0.0
 
     @classmethod
-    def read(cls, tx: Transaction, query: Query, scope: RowScope) -> RareWords:
-        """The query's rare words among a scope's entries."""
-        holding = tx.text.holders(tx.connection, cls.terms_of(query), scope, _COMMON_FLOOR)
+    def read(cls, tx: Transaction, query: Query, scope: RowScope, held: Holding | None = None) -> RareWords:
+        """The query's rare words among a scope's entries; of who holds which word, `held` may be known."""
+        terms = cls.terms_of(query)
+        if held is not None and held.ids.keys() >= set(terms):
+            holding = Holding({term: held.ids[term] for term in terms}, held.entries)
+        else:
+            holding = tx.text.holders(tx.connection, terms, scope, _COMMON_FLOOR)
         common = max(_COMMON_FLOOR, int(holding.entries * _COMMON_SHARE))
         rare = {term: held for term, held in holding.of.items() if len(held) <= common} or holding.of
         return cls(rare, sum(not held for held in holding.of.values()) / max(1, len(holding.of)))

@@ -157,13 +157,7 @@ class _SegmentSearch:
             self._note(wanted, scope, len(excluded) - len(seen))
         # Both lists each on its own: where one part is broken, the other carries.
         with attempted("full_text", self.failures), self.session.view.reading() as tx:
-            if is_remote:
-                found.foresee(tx, self.session.view.nearest, self.session.spaces.values())
-            found.find_words(tx)
-            self.rare = RareWords.read(tx, self.query, found.scope)
-            if not is_remote:
-                # Here, for the model is still at work; of a server they are asked together with those that are near.
-                found.read_facts(tx, found.keyword)
+            self._find_words(tx, found, is_remote)
         is_talk = False
         with attempted("vectors", self.failures):
             self._find_near(found)
@@ -191,6 +185,18 @@ class _SegmentSearch:
             if self.several:
                 self.several.spread(tx, found, self.asked)
             return newest_first(self.session.view, found.hits(tx, found.best_first()[:most], passing))
+
+    def _find_words(self, tx: Transaction, found: Candidates, is_remote: bool) -> None:
+        if is_remote:
+            found.foresee(tx, self.session.view.nearest, self.session.spaces.values())
+        found.find_words(tx)
+        if is_remote and found.config.fusion == "learned":
+            # Once for both: each word is looked for in every entry of a small tenant.
+            found.held = found.holders(tx)
+        self.rare = RareWords.read(tx, self.query, found.scope, found.held)
+        if not is_remote:
+            # Here, for the model is still at work; of a server they are asked together with those that are near.
+            found.read_facts(tx, found.keyword)
 
     def _candidates(self, scope: RowScope, seen: int) -> Candidates:
         return Candidates(self.query, self.session.config, scope, min(_DEPTH, self.session.config.candidates) + seen)
