@@ -16,10 +16,16 @@ from harken.serve.daemon.paths import DaemonPaths
 from harken.serve.daemon.run import Daemon
 from harken.serve.viewer.access import HEADERS, LINK_SECONDS, Browsers
 from harken.serve.viewer.app import PAGES, SENT_TO
+from harken.testing import HashingEmbedder
 from verbs import fill
 from viewing import EVIL, PREFIX, Viewer, links_in
 
 _ASSETS_BYTES = 200_000
+# Shorter ones get no vector.
+LONG_ENOUGH = (
+    "The quay seven floods every November morning when the wind comes from the west and the tide stands high, so ships "
+    "are moved to the upper basin before the storm and come back when the water has gone down again"
+)
 
 
 @pytest.fixture
@@ -108,6 +114,24 @@ def test_pages_of_a_long_conversation_have_each_message_once(harken: Harken, vie
         address = html.unescape(later[1])
     assert seen == [str(n) for n in range(95)]
     assert f'id="m-{said[80].uid}"' in viewer.page(f"/conversations/{said[80].uid}")
+
+
+def test_the_slider_shows_what_another_threshold_would_have_given(ready_home: Path, tmp_path: Path) -> None:
+    settings = {"search.relevance_threshold": 0.9}
+    with Harken(ready_home, settings=settings, embedder=HashingEmbedder(), env={}) as harken:
+        harken.record_message("harbour", "user", LONG_ENOUGH)
+        harken.embed()
+        viewer = Viewer.of(harken, Daemon(harken, DaemonPaths(str(tmp_path))))
+        asked = "/search?q=quay+seven+December&mode=semantic"
+        usual = viewer.page(asked)
+        assert 'type="range" name="threshold" min="0" max="1" step="0.01" value="0.9"' in usual
+        assert "Nothing was found" in usual
+        tried = viewer.page(f"{asked}&threshold=0.1")
+        assert "only by this threshold" in tried
+        assert "1 hit, 1 of them by this threshold alone" in tried
+        assert "the model's own is 0.90" in html.unescape(tried)
+        assert viewer.get(f"{asked}&threshold=much").status_code == 422
+        assert viewer.get(f"{asked}&threshold=7").status_code == 422
 
 
 def test_without_a_cookie_nothing_is_shown(harken: Harken, viewer: Viewer) -> None:

@@ -169,7 +169,7 @@ def test_in_three_clicks_from_home(browser: Any, seen: Seen) -> None:
     page.context.close()
 
 
-def test_keys_move_and_search_and_the_slider_asks_again(browser: Any, seen: Seen) -> None:
+def test_keys_move_search_and_help(browser: Any, seen: Seen) -> None:
     page, base = opened(browser, seen)
     page.goto(f"{base}/memories")
     page.keyboard.press("j")

@@ -1,6 +1,8 @@
 // Keys, and counts that change while one looks. Everything else works without this file.
 "use strict";
 (() => {
+  const here = document.querySelector(".menu [aria-current]");
+  if (here) here.parentElement.parentElement.parentElement.scrollLeft = here.offsetLeft - 90;
   const help = document.getElementById("help");
   const rows = () => [...document.querySelectorAll("[data-row]")];
   const step = (by) => {
