@@ -20,9 +20,10 @@ from harken.model.conversations import (
 )
 from harken.model.lookups import SearchResult
 from harken.search.asked import objected_hits
-from harken.search.candidates import Gate, RareWords, other_project
+from harken.search.candidates import other_project
 from harken.search.past import PastConversation, PastRecall
 from harken.search.query import Query
+from harken.search.relevance import Gate, RareWords
 from harken.search.search import Searcher
 from harken.search.session import SearchSession
 from harken.sources.searches import item_of

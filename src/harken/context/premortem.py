@@ -12,8 +12,8 @@ from harken.context.compose import FormattedContext, Items, Plan, compose, gathe
 from harken.context.dedupe import distinct
 from harken.model.conversations import ContextItem, SearchScope
 from harken.model.experiences import DOMAINS, STRATEGIES, ExperienceStatus, check_one_of
-from harken.search.candidates import Gate, RareWords
 from harken.search.query import parse_query
+from harken.search.relevance import Gate, RareWords
 from harken.sources.searches import SourceSearcher
 from harken.sources.source import SourceHit
 from harken.storage.entries import row_scope

@@ -12,8 +12,8 @@ from harken.errors import NotFoundError
 from harken.model.conversations import ContextItem, Trust
 from harken.model.lookups import Rule, RuleState
 from harken.record.core_memory import CoreMemory
-from harken.search.candidates import Gate
 from harken.search.query import Query, asks_nothing, parse_query, share_held
+from harken.search.relevance import Gate
 from harken.search.session import SearchSession, attempted
 from harken.storage.ports import RowScope, Transaction
 from harken.storage.projects import ALL, EVERY_PROJECT, ProjectScope

@@ -15,10 +15,11 @@ from harken.log import Log
 from harken.model.conversations import Role, Trust, least_trusted
 from harken.model.lookups import Retrieval
 from harken.search.asked import AskedBefore, asked_before, askers_among, may_be_asked_again, objected
-from harken.search.candidates import Candidates, Gate, RareWords, pass_strictly
+from harken.search.candidates import Candidates, pass_strictly
 from harken.search.newest import corrects
 from harken.search.places import Placed, best_of, place_exchanges, rank_conversations
 from harken.search.query import Query, asks_nothing, parse_query
+from harken.search.relevance import Gate, RareWords
 from harken.search.session import QueryVector, SearchSession, SearchSessions, attempted
 from harken.search.spread import Several
 from harken.storage.past import (
@@ -424,7 +425,7 @@ class _PastSearch:
             admitted = gate.admits(similarity, is_untrusted, entry_id in found.keyword)
             if admitted is None:
                 self.rare = self.rare or RareWords.read(tx, self.query, scope)
-                admitted = self.rare.make_up(found, entry_id, gate)
+                admitted = found.made_up_by(self.rare, entry_id, gate)
             if admitted:
                 passing.add(entry_id)
         return passing

@@ -9,9 +9,10 @@ from functools import partial
 from harken.config.sections import AutoRagConfig
 from harken.model.conversations import Entry, Hit, Reason, SearchScope
 from harken.search.asked import objected
-from harken.search.candidates import Candidates, Gate, RareWords
+from harken.search.candidates import Candidates
 from harken.search.newest import MARK, is_said_before, newest_first
 from harken.search.query import Query, asks_nothing, parse_query
+from harken.search.relevance import Gate, RareWords
 from harken.search.session import Guess, QueryVector, SearchSession, SearchSessions, attempted
 from harken.search.spread import Several
 from harken.storage.conversations import entries_of
@@ -249,7 +250,7 @@ class _SegmentSearch:
         passing |= self._partners(found, passing, seen)
         best = set(sorted({*passing, *unsure}, key=lambda entry_id: -found.fused[entry_id])[:most])
         for entry_id in unsure:
-            if entry_id in best and entry_id not in passing and self.rare.make_up(found, entry_id, self.gate):
+            if entry_id in best and entry_id not in passing and found.made_up_by(self.rare, entry_id, self.gate):
                 held, of = self.rare.held_by(entry_id), len(self.rare.holders)
                 how = "nearly near enough" if entry_id in found.similarity else "has no vector"
                 words = f"{how}, and has of the query's {of} rare words: {', '.join(held)}"

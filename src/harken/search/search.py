@@ -11,7 +11,7 @@ from harken.model.arguments import MODES
 from harken.model.conversations import KEPT_FOLDERS, Hit, Reason, SearchScope, default_scope, spoken
 from harken.model.lookups import SearchResult
 from harken.providers.embedder import Reranker
-from harken.search.candidates import RULE_LEEWAY, Candidates, Gate, labelled, pass_strictly, trust_factor
+from harken.search.candidates import RULE_LEEWAY, Candidates, labelled, pass_strictly, trust_factor
 from harken.search.newest import newest_first
 from harken.search.query import (
     Query,
@@ -21,6 +21,7 @@ from harken.search.query import (
     parse_query,
     share_held,
 )
+from harken.search.relevance import Gate
 from harken.search.session import NOTHING_RECORDED, QueryVector, SearchSession, SearchSessions
 from harken.search.spread import Several, led_to
 from harken.storage.enrichment.summaries import CONVERSATION, EXCHANGE, TOOLS
