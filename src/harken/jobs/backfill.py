@@ -18,7 +18,7 @@ from harken.providers.summarizer import EXTRACTIVE, TOOLS_AT_LEAST, Summarizer, 
 from harken.providers.summarizers import written as prompts
 from harken.providers.summarizers.extractive import ExtractiveSummarizer
 from harken.providers.summarizers.written import ANSWER_TOKENS, WrittenSummarizer
-from harken.storage.enrichment import summaries
+from harken.storage.enrichment import summaries, summary_texts
 from harken.storage.enrichment.consent import SummaryBacklog, SummarySizes
 from harken.storage.enrichment.spend import mean_output_tokens, spent_by_kind
 from harken.storage.enrichment.summaries import CONVERSATION, EXCHANGE, SUMMARIZE, DueSummary
@@ -223,9 +223,9 @@ class _PromptCounter:
 
 
 def _count_exchanges(tx: Transaction, due: Sequence[DueSummary], summarizer: Summarizer) -> None:
-    short = summaries.short_exchanges(tx, {item.item_id: item.conversation_id for item in due})
+    short = summary_texts.short_exchanges(tx, {item.item_id: item.conversation_id for item in due})
     for item in due:
-        told = short.get(item.item_id) or summaries.exchange_messages(tx, item.conversation_id, item.item_id)
+        told = short.get(item.item_id) or summary_texts.exchange_messages(tx, item.conversation_id, item.item_id)
         text = exchange_text(told, item.status, item.error)
         for batch in tool_batches(text.tools) if len(text.tools) >= TOOLS_AT_LEAST else ():
             summarizer.tools(batch)
@@ -235,7 +235,7 @@ def _count_exchanges(tx: Transaction, due: Sequence[DueSummary], summarizer: Sum
 def _count_conversations(tx: Transaction, due: Sequence[DueSummary], summarizer: Summarizer) -> None:
     """By the summaries of their exchanges, which the model will have written by then."""
     for item in due:
-        told = summaries.conversation_messages(tx, item.conversation_id)
+        told = summary_texts.conversation_messages(tx, item.conversation_id)
         known = summaries.read_summaries(tx, EXCHANGE, list({message.exchange_uid for message in told}))
         written = {uid: each.text for uid, each in known.items() if each.model != EXTRACTIVE}
         expected = {message.exchange_uid: _EXPECTED_SUMMARY for message in told}

@@ -23,11 +23,12 @@ from harken.providers.summarizer import (
     tool_batches,
 )
 from harken.providers.summarizers.extractive import ExtractiveSummarizer, choose
-from harken.storage.enrichment import segments, summaries
+from harken.storage.enrichment import segments, summaries, summary_texts
 from harken.storage.enrichment.consent import NO_MODEL, Consent, SummaryBacklog
 from harken.storage.enrichment.jobs import lease_owners, owned, renew
 from harken.storage.enrichment.segments import SEGMENT, SUMMARIZE_SEGMENT, DueSegment, Left
-from harken.storage.enrichment.summaries import EXCHANGE, SUMMARIZE, TOOLS, DueSummary, MessageText, StoredSummary
+from harken.storage.enrichment.summaries import EXCHANGE, SUMMARIZE, TOOLS, DueSummary, StoredSummary
+from harken.storage.enrichment.summary_texts import MessageText
 from harken.storage.ports import Store, Transaction
 from harken.text import tokens
 from harken.text.words import split_sentences
@@ -150,7 +151,7 @@ class SummarizeWork(Job[DueSummary, Summary]):
         if self.kind == EXCHANGE:
             # Read at once, not one by one as for a model, which would keep the last ones waiting too long.
             with self.store.reading() as tx:
-                short = summaries.short_exchanges(tx, {item.item_id: item.conversation_id for item in items})
+                short = summary_texts.short_exchanges(tx, {item.item_id: item.conversation_id for item in items})
         extract = ExtractiveSummarizer()
         return [small_step(self._summary, item, extract, short.get(item.item_id)) for item in items]
 
@@ -174,12 +175,12 @@ class SummarizeWork(Job[DueSummary, Summary]):
         if self.kind == EXCHANGE:
             if messages is None:
                 with self.store.reading() as tx:
-                    messages = summaries.exchange_messages(tx, item.conversation_id, item.item_id)
+                    messages = summary_texts.exchange_messages(tx, item.conversation_id, item.item_id)
             text = exchange_text(messages, item.status, item.error)
             self._summarize_tools(item, text.tools, summarizer)
             return summarizer.exchange(text)
         with self.store.reading() as tx:
-            messages = summaries.conversation_messages(tx, item.conversation_id)
+            messages = summary_texts.conversation_messages(tx, item.conversation_id)
             uids = {message.exchange_uid for message in messages} if summarizer.name != EXTRACTIVE else ()
             written = summaries.read_summaries(tx, EXCHANGE, list(uids))
         return summarizer.conversation(exchange_texts(messages, {uid: each.text for uid, each in written.items()}))

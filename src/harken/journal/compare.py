@@ -15,7 +15,8 @@ from typing import Any
 from sqlalchemy.exc import DBAPIError
 
 from harken.errors import StoreCorruptError
-from harken.journal.journal import Journal, line_from_event
+from harken.journal.journal import Journal
+from harken.journal.lines import line_from_event
 from harken.journal.replay import FORGETTING, IngestOf, give_back, remake, replay_conversation
 from harken.model.conversations import (
     Conversation,

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 
 from harken.errors import ExportError, StoreError, UsageError
 from harken.journal.derived import Derived, MadeSummary, MadeVector, derived_from_fields, derived_of, fields_of
-from harken.journal.journal import event_from_fields, line_from_event
+from harken.journal.lines import event_from_fields, line_from_event
 from harken.journal.staging import remove_staged, staging
 from harken.model.conversations import (
     CORE_MEMORY,

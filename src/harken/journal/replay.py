@@ -8,7 +8,8 @@ from itertools import groupby
 from pathlib import Path
 from time import strftime
 
-from harken.journal.journal import Journal, JournalLine, Replayed, event_time
+from harken.journal.journal import Journal, Replayed
+from harken.journal.lines import JournalLine, event_time
 from harken.log import Log
 from harken.model.conversations import (
     CORE_MEMORY,

@@ -12,9 +12,9 @@ from harken.config.sections import SearchConfig
 from harken.model.conversations import UNTRUSTED, Entry, Hit, Reason, Role
 from harken.model.marks import in_words
 from harken.search.fusion import MOST_HOLDERS, REORDERED, Evidence, Share, learned_scores, placed
-from harken.search.query import Query, names_question
+from harken.search.query import Query
 from harken.search.relevance import Gate, RareWords
-from harken.search.session import QueryVector, SearchSession
+from harken.search.session import QueryVector
 from harken.storage.entries import STATES_RULE, load_entries
 from harken.storage.facts import EntryFacts, Neighbours, asked_last, entry_facts, neighbours
 from harken.storage.ports import Holding, NearestIndex, RowScope, StoredSpace, Transaction
@@ -26,9 +26,6 @@ _ASSISTANT_CUES = frozenset({"you", "your"})
 _USER_CUES = frozenset({"i", "my", "me"})
 _SECONDS_PER_DAY = 86_400
 _TRUST = "trust"
-# What resembles small talk by so little less than what was said, or more, asks for nothing; what has a word that asks,
-# by so much more: every question of LoCoMo's is 0.04 nearer to what was said, or to the threshold.
-_NEARER_THAN_TALK, _NEARER_TO_TALK = 0.02, 0.04
 _OTHER = "project"
 RATED = "feedback"
 # So many rules are looked at, and each may be so much less similar than what resembles a question: all that a task of
@@ -213,27 +210,6 @@ class Candidates:
     def _reordered(self, facts: Mapping[int, EntryFacts]) -> list[int]:
         best = self.best_fused(facts)
         return best + [each for each in self.rules if each in facts and each not in best]
-
-    def is_talk(self, session: SearchSession, asked: QueryVector, gate: Gate) -> bool:
-        """Whether the query resembles small talk more than anything that was said; never by a bar that somebody set.
-
-        Raises:
-            ProviderError: the model failed.
-        """
-        if not asked.is_english:
-            return session.is_courtesy(asked)
-        if gate.threshold is None or not gate.leeway:
-            return False
-        nearest = max((gate.threshold, *self.similarity.values()))
-        margin = _NEARER_TO_TALK if names_question(self.query) else -_NEARER_THAN_TALK
-        return session.likeness_to_talk(asked) > nearest + margin
-
-    def made_up_by(self, rare: RareWords, entry_id: int, gate: Gate) -> bool:
-        """Whether its rare words make up for what a candidate lacks in similarity, or for having no vector."""
-        similarity, is_untrusted = self.similarity.get(entry_id), self.facts[entry_id].trust.is_untrusted
-        if entry_id not in self.elsewhere and not rare.suffice_alone(entry_id, similarity, gate):
-            return False
-        return rare.admit(entry_id, similarity is not None, is_untrusted)
 
     def gate_for(self, entry_id: int, gate: Gate) -> Gate:
         """The gate for a candidate of another language than English.

@@ -19,7 +19,7 @@ from harken.search.candidates import Candidates, pass_strictly
 from harken.search.newest import corrects
 from harken.search.places import Placed, best_of, place_exchanges, rank_conversations
 from harken.search.query import Query, asks_nothing, parse_query
-from harken.search.relevance import Gate, RareWords
+from harken.search.relevance import Gate, RareWords, is_talk
 from harken.search.session import QueryVector, SearchSession, SearchSessions, attempted
 from harken.search.spread import Several
 from harken.storage.past import (
@@ -295,10 +295,11 @@ class _PastSearch:
             if not others:
                 self._embedded()
             self._find_near(everywhere)
-        gate, is_talk = Gate.of(self.asked, config.min_similarity, session.config), False
+        gate, is_small = Gate.of(self.asked, config.min_similarity, session.config), False
         with self._by_meaning():
-            is_talk = self.asked is not None and everywhere.is_talk(session, self.asked, gate)
-        if is_talk:
+            if self.asked is not None:
+                is_small = is_talk(session, everywhere.query, self.asked, everywhere.similarity, gate)
+        if is_small:
             self.notes = [_NOTHING_ASKED]
             return ()
         with session.view.reading() as tx:
@@ -425,7 +426,8 @@ class _PastSearch:
             admitted = gate.admits(similarity, is_untrusted, entry_id in found.keyword)
             if admitted is None:
                 self.rare = self.rare or RareWords.read(tx, self.query, scope)
-                admitted = found.made_up_by(self.rare, entry_id, gate)
+                is_elsewhere = entry_id in found.elsewhere
+                admitted = self.rare.make_up(entry_id, similarity, gate, is_untrusted, is_elsewhere)
             if admitted:
                 passing.add(entry_id)
         return passing

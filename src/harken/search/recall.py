@@ -12,7 +12,7 @@ from harken.search.asked import objected
 from harken.search.candidates import Candidates
 from harken.search.newest import MARK, is_said_before, newest_first
 from harken.search.query import Query, asks_nothing, parse_query
-from harken.search.relevance import Gate, RareWords
+from harken.search.relevance import Gate, RareWords, is_talk
 from harken.search.session import Guess, QueryVector, SearchSession, SearchSessions, attempted
 from harken.search.spread import Several
 from harken.storage.conversations import entries_of
@@ -159,11 +159,12 @@ class _SegmentSearch:
         # Both lists each on its own: where one part is broken, the other carries.
         with attempted("full_text", self.failures), self.session.view.reading() as tx:
             self._find_words(tx, found, is_remote)
-        is_talk = False
+        is_small = False
         with attempted("vectors", self.failures):
             self._find_near(found)
-            is_talk = self.asked is not None and found.is_talk(self.session, self.asked, self.gate)
-        if is_talk:
+            if self.asked is not None:
+                is_small = is_talk(self.session, self.query, self.asked, found.similarity, self.gate)
+        if is_small:
             self.notes.append("It resembles small talk more than anything that was said.")
             return []
         with self.session.view.reading() as tx:
@@ -250,7 +251,9 @@ class _SegmentSearch:
         passing |= self._partners(found, passing, seen)
         best = set(sorted({*passing, *unsure}, key=lambda entry_id: -found.fused[entry_id])[:most])
         for entry_id in unsure:
-            if entry_id in best and entry_id not in passing and found.made_up_by(self.rare, entry_id, self.gate):
+            similarity, is_untrusted = found.similarity.get(entry_id), found.facts[entry_id].trust.is_untrusted
+            rest = similarity, self.gate, is_untrusted, entry_id in found.elsewhere
+            if entry_id in best and entry_id not in passing and self.rare.make_up(entry_id, *rest):
                 held, of = self.rare.held_by(entry_id), len(self.rare.holders)
                 how = "nearly near enough" if entry_id in found.similarity else "has no vector"
                 words = f"{how}, and has of the query's {of} rare words: {', '.join(held)}"

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from harken.config.sections import SearchConfig
-from harken.search.query import Query, distinctive_terms
-from harken.search.session import QueryVector
+from harken.search.query import Query, distinctive_terms, names_question
+from harken.search.session import QueryVector, SearchSession
 from harken.storage.ports import Holding, RowScope, Transaction
 
 # A word that more than this share of a scope's entries has, or more than so many, is no rare one.
@@ -23,6 +23,9 @@ _FOR_UNSAID = 0.12
 # With one rare word alone, where nobody has said the others, a text may only be so much less similar; else one makes up
 # for nothing. "painted" brought sunsets back for "Who painted The Night Watch?".
 _FOR_ONE_WORD = 0.04
+# What resembles small talk by so little less than what was said, or more, asks for nothing; what has a word that asks,
+# by so much more: every question of LoCoMo's is 0.04 nearer to what was said, or to the threshold.
+_NEARER_THAN_TALK, _NEARER_TO_TALK = 0.02, 0.04
 # What is of another project must be so much nearer (docs/adr/0025-projects.md).
 _OTHER_MARGIN = 0.1
 # What shares an exchange with a message that is near enough (evidence in context on LoCoMo's conv-26 at 2,000 tokens:
@@ -132,11 +135,17 @@ class RareWords:
         """The gate for a query with words that nobody has said; a bar that somebody has set is kept to the letter."""
         return replace(gate, raised=_FOR_UNSAID * self.unsaid if gate.leeway else 0.0)
 
-    def suffice_alone(self, entry_id: int, similarity: float | None, gate: Gate) -> bool:
-        """Whether the one word that an entry has of several is enough, if it is of the query's language."""
-        if len(self.held_by(entry_id)) != 1 or gate.threshold is None:
-            return True
-        return self.said <= 1 and (similarity or 1.0) >= gate.threshold - _FOR_ONE_WORD
+    def make_up(
+        self, entry_id: int, similarity: float | None, gate: Gate, is_untrusted: bool, is_elsewhere: bool
+    ) -> bool:
+        """Whether those that an entry has make up for what it lacks in similarity, or for having no vector.
+
+        `is_elsewhere` tells an entry of another language than the query's, which could not have them all.
+        """
+        is_alone = len(self.held_by(entry_id)) == 1 and not is_elsewhere and gate.threshold is not None
+        if is_alone and (self.said > 1 or (similarity or 1.0) < (gate.threshold or 0.0) - _FOR_ONE_WORD):
+            return False
+        return self.admit(entry_id, similarity is not None, is_untrusted)
 
     def admit(self, entry_id: int, is_near: bool, is_untrusted: bool) -> bool:
         """Whether an entry has half of them, or, nearly near enough, two that are half of those that anybody has said.
@@ -147,3 +156,27 @@ class RareWords:
         if is_untrusted:
             return 0 < held == len(self.holders)
         return held > 0 and (2 * held >= len(self.holders) or (is_near and held > 1 and 2 * held >= self.said))
+
+
+def is_talk(
+    session: SearchSession, query: Query, asked: QueryVector, similarity: Mapping[int, float], gate: Gate
+) -> bool:
+    """Whether a query resembles small talk more than anything that was said; never by a bar that somebody set.
+
+    Args:
+        session: knows the examples of small talk.
+        query: what was asked.
+        asked: its vector.
+        similarity: of what was said, by entry.
+        gate: with the threshold.
+
+    Raises:
+        ProviderError: the model failed.
+    """
+    if not asked.is_english:
+        return session.is_courtesy(asked)
+    if gate.threshold is None or not gate.leeway:
+        return False
+    nearest = max((gate.threshold, *similarity.values()))
+    margin = _NEARER_TO_TALK if names_question(query) else -_NEARER_THAN_TALK
+    return session.likeness_to_talk(asked) > nearest + margin

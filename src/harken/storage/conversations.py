@@ -370,3 +370,12 @@ def conversations_named(tx: Transaction, name: str) -> list[Row[Any]]:
 def begins_with(tx: Transaction, beginning: str) -> list[str]:
     """The ids of those conversations."""
     return [row.uid for row in conversations_named(tx, beginning)]
+
+
+def select_exchanges(tx: Transaction, conversation_uid: str) -> Select[Any]:
+    """The exchanges of a conversation, each with its segment's id as `segment_uid`."""
+    return (
+        tx.select(exchanges, segments.c.uid.label("segment_uid"))
+        .select_from(joined(exchanges, conversations, segments))
+        .where(conversations.c.uid == conversation_uid)
+    )

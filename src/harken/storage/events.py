@@ -39,6 +39,7 @@ from harken.storage.conversations import (
     find_known,
     find_tombstones,
     raise_trust,
+    select_exchanges,
     tombstones_of,
 )
 from harken.storage.enrichment.segments import drop_orphans, drop_segment_summaries
@@ -119,15 +120,6 @@ def events_of(tx: Transaction, uid: str) -> Iterator[Event]:
         yield from each_kept(tx, SOURCE_OF_FOLDER[uid])
     yield from ratings_in(tx, uid)
     yield from sorted(tombstones_of(tx, uid), key=lambda grave: (grave.at, grave.uid))
-
-
-def select_exchanges(tx: Transaction, conversation_uid: str) -> Select[Any]:
-    """The exchanges of a conversation, each with its segment's id as `segment_uid`."""
-    return (
-        tx.select(exchanges, segments.c.uid.label("segment_uid"))
-        .select_from(joined(exchanges, conversations, segments))
-        .where(conversations.c.uid == conversation_uid)
-    )
 
 
 _segment = reader(Segment, ("conversation_uid",))

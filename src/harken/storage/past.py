@@ -21,8 +21,8 @@ from harken.model.conversations import (
     Trust,
 )
 from harken.model.lookups import Injected, Injection, Retrieval
+from harken.storage.conversations import select_exchanges
 from harken.storage.enrichment.summaries import CONVERSATION, EXCHANGE
-from harken.storage.events import select_exchanges
 from harken.storage.overview import first_words, read_titles
 from harken.storage.ports import AMONG, MESSAGE_SOURCE, Dialect, Transaction, batches, rows_among, rows_by
 from harken.storage.records.rules import read_rules

@@ -41,7 +41,6 @@ metadata = MetaData()
 REPAIR = "Repair it: harken doctor --fix"
 _Record = TypeVar("_Record")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 _BILLION = Decimal(1_000_000_000)
 
 
@@ -67,7 +66,7 @@ def from_microseconds(value: int) -> datetime:
 
 
 def _since_epoch(microseconds: int) -> datetime:
-    return _EPOCH + microseconds * _MICROSECOND
+    return _EPOCH + timedelta(microseconds=microseconds)
 
 
 class Instant(TypeDecorator[datetime]):
@@ -215,9 +214,8 @@ def writer(record: type[_Record], table: Table, *enums: str) -> Callable[[_Recor
 
     def write(one: _Record) -> dict[str, Any]:
         row = dict(zip(names, values_of(one), strict=True))
-        for name in enums:
-            # All are texts, and so is what `str` makes of one; its `value` takes three times as long.
-            row[name] = str(row[name])
+        # All are texts, and so is what `str` makes of one; its `value` takes three times as long.
+        row.update((name, str(row[name])) for name in enums)
         return row
 
     return write
@@ -389,8 +387,7 @@ retrievals = table(
     *moments("at"),
 )
 
-# What hooks gave to conversations: ids, never words.
-# Why something came back, and at what event of its agent; unknown of what came before the two were kept.
+# What came back by itself: ids, never words; why, and at what event of its agent, where that was kept.
 injections = table("injections", *texts("conversation_uid", "ref_uid"), *moments("at"), *texts("event?", "why?"))
 ratings = table(
     "ratings",
@@ -490,13 +487,8 @@ commits = table(
     *ids("insertions", "deletions"),
 )
 
-commit_files = table(
-    "commit_files",
-    *ids("commit_id", "project_id"),
-    *numbers("number"),
-    *texts("path", "old_path?"),
-    *ids("insertions", "deletions"),
-)
+_of_commit = (*ids("commit_id", "project_id"), *numbers("number"), *texts("path", "old_path?"))
+commit_files = table("commit_files", *_of_commit, *ids("insertions", "deletions"))
 
 # How far each project's history was read, and in which bounds.
 histories = table("histories", *ids("project_id"), *texts("head"), *moments("since"), *numbers("most_commits"))

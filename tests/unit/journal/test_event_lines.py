@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harken.journal.journal import event_time, line_from_event, read_line
+from harken.journal.lines import event_time, line_from_event, read_line
 from harken.model.conversations import (
     Conversation,
     Event,
