@@ -199,7 +199,7 @@ def _seeds_key(key: str) -> str:
 def _shown(value: SettingValue) -> str:
     if value.value is None:
         return "the model's own"
-    if isinstance(value.value, tuple):
+    if isinstance(value.value, list | tuple):
         return ", ".join(value.value) or "none"
     if isinstance(value.value, bool):
         return str(value.value).lower()
