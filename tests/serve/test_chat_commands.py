@@ -108,7 +108,7 @@ class TestCommands:
             ("/embeddings maybe", f"'maybe' is not understood here. Say: /embeddings {FORMS}"),
             ("/embeddings rebuild all", f"'rebuild all' is not understood here. Say: /embeddings {FORMS}"),
             ("/embeddings rebuild", "The settings name no embedding model. Set one: "),
-            ("/rag perhaps", "No such command 'perhaps'. Commands: config, log, off, on, set, test. See: /rag --help"),
+            ("/rag perhaps", "No such command 'perhaps'. See: /rag --help"),
             ("/rag set", "Missing argument 'KEY'. See: /rag set --help"),
             ("/rag set colour red", "Say: /rag set KEY VALUE, KEY one of rag_enabled, "),
             ("/rag set rag_conversation_limit 0", "rag.conversation_limit"),
@@ -190,7 +190,13 @@ class TestCommands:
 
     def test_help_lists_every_command_with_its_forms_and_explains_each(self, cli: CommandLine) -> None:
         listed = chat(cli, "/help").out
-        for form in ("/rag [on|off|config|set|test|log]", "/show ID", "/search QUERY", "/model [NAME]", "/exit"):
+        for form in (
+            "/rag [on|off|config|set|test|log|…]",
+            "/show ID",
+            "/search QUERY",
+            "/model [NAME]",
+            "/exit",
+        ):
             assert form in listed
         assert "Alt-Enter" in listed
         explained = chat(cli, "/help rag", "/help /embeddings").out

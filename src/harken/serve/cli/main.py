@@ -100,7 +100,7 @@ _COMMANDS = {
     "operations.status": {
         "status": "Show how much there is, and how it stands.",
         "stats": "Count what was said, came back by itself and was useful, and what models cost: by agent, project, "
-        "month, week.",
+        "month and week.",
     },
 }
 # A blank at which no line is broken.

@@ -30,6 +30,7 @@ _LEAVING = ("exit", "quit")
 # At the end of a line that goes on.
 CONTINUES = "\\"
 _HELP = "help"
+_MOST_FORMS = 7
 _COMMAND = re.compile(r"/(?P<name>[a-z]*)(?P<rest>\s.*)?", re.IGNORECASE | re.DOTALL)
 # Between a command and the one that gets what it finds: `/search frost | /open`.
 _PIPE = re.compile(r"\s\|\s*(?=/[a-z])", re.IGNORECASE)
@@ -161,9 +162,10 @@ def _ids(view: object) -> list[str]:
 
 
 def _forms(command: click.Command) -> str:
-    """The words that may follow a command, or its own commands."""
+    """The words that may follow a command, or its own commands; of many the first, for the help of each lists all."""
     if isinstance(command, click.Group):
-        return f"[{'|'.join(command.commands)}]"
+        names = list(command.commands)
+        return f"[{'|'.join(names if len(names) <= _MOST_FORMS else [*names[: _MOST_FORMS - 1], '…'])}]"
     forms = []
     for argument in command.params:
         if isinstance(argument, click.Argument):
