@@ -205,6 +205,22 @@ def test_no_path_leads_out_of_the_pages(viewer: Viewer, path: str) -> None:
     assert "import" not in answer.text
 
 
+def test_addresses_that_nobody_means_are_answered_with_a_sentence(harken: Harken, viewer: Viewer) -> None:
+    fill(harken)
+    wrong = ("%00abcdef", "%ff%fe%fd%fc%fb%fa", "x" * 4000, "..%2f..%2fetc", "%27;DROP", "-1")
+    asked = [f"/{room}/{each}" for room in ("conversations", "messages", "memories", "experiences") for each in wrong]
+    asked += [f"/conversations?{name}={each}" for name in ("day", "offset", "project", "agent") for each in wrong]
+    asked += [
+        f"/{room}={each}"
+        for room in ("forget?kind", "forget?id", "recalls?before", "memories?offset")
+        for each in wrong
+    ]
+    for address in asked:
+        answer = viewer.get(address)
+        assert answer.status_code in (200, 404, 422), (address, answer.status_code, answer.text[-600:])
+        assert "Traceback" not in answer.text
+
+
 def test_outside_of_the_prefix_there_is_nothing(viewer: Viewer) -> None:
     for path in ("/../conversations", "/" + "b" * 32 + "/conversations"):
         assert viewer.get(path).status_code in (403, 404)

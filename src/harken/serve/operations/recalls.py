@@ -45,7 +45,7 @@ class RecallsAnswer(TypedDict):
 def _list(harken: Harken, wanted: RecallsArguments, _caller: Caller) -> Sequence[Injection]:
     try:
         before = None if wanted.before is None else parse_moment(wanted.before)
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise UsageError("before: no moment. Give the next_before of the answer before.") from error
     uid = None
     if wanted.conversation is not None:
