@@ -115,6 +115,7 @@ WRONG: Calls = [
     ("show", {"id": "ffffffff"}),
     ("read_conversation", {"id": "ffffffff"}),
     ("recalls", {"before": "yesterday"}),
+    ("recalls", {"before": "0001-01-01T00:00:00+23:00"}),
     ("days", {"since": "2026-13-45"}),
     ("failures", {"limit": 0}),
     ("indexed", {"project": "quay"}),

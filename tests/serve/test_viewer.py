@@ -96,7 +96,7 @@ def test_conversations_of_a_day_and_a_project_are_those_alone(harken: Harken, vi
         (tmp_path / name).mkdir()
         harken.record_message(name, "user", f"The {name} opens at noon", directory=tmp_path / name)
     today = datetime.now(UTC).astimezone().date().isoformat()
-    page = viewer.page(f"/conversations?day={today}&project=ferry")
+    page = viewer.page(f"/conversations?project=ferry&agent=&day={today}")
     assert "The ferry opens at noon" in page
     assert "The bridge opens" not in page
     assert "No conversation here" in viewer.page("/conversations?day=2020-01-01")
@@ -126,7 +126,8 @@ def test_the_slider_shows_what_another_threshold_would_have_given(ready_home: Pa
         usual = viewer.page(asked)
         assert 'type="range" name="threshold" min="0" max="1" step="0.01" value="0.9"' in usual
         assert "Nothing was found" in usual
-        tried = viewer.page(f"{asked}&threshold=0.1")
+        # As its form sends it, with fields that are empty.
+        tried = viewer.page(f"{asked}&source=&since=&project=&threshold=0.1")
         assert "only by this threshold" in tried
         assert "1 hit, 1 of them by this threshold alone" in tried
         assert "the model's own is 0.90" in html.unescape(tried)
@@ -203,6 +204,22 @@ def test_no_path_leads_out_of_the_pages(viewer: Viewer, path: str) -> None:
     answer = viewer.get(path)
     assert answer.status_code == 404
     assert "import" not in answer.text
+
+
+def test_addresses_that_nobody_means_are_answered_with_a_sentence(harken: Harken, viewer: Viewer) -> None:
+    fill(harken)
+    wrong = ("%00abcdef", "%ff%fe%fd%fc%fb%fa", "x" * 4000, "..%2f..%2fetc", "%27;DROP", "-1")
+    asked = [f"/{room}/{each}" for room in ("conversations", "messages", "memories", "experiences") for each in wrong]
+    asked += [f"/conversations?{name}={each}" for name in ("day", "offset", "project", "agent") for each in wrong]
+    asked += [
+        f"/{room}={each}"
+        for room in ("forget?kind", "forget?id", "recalls?before", "memories?offset")
+        for each in wrong
+    ]
+    for address in asked:
+        answer = viewer.get(address)
+        assert answer.status_code in (200, 404, 422), (address, answer.status_code, answer.text[-600:])
+        assert "Traceback" not in answer.text
 
 
 def test_outside_of_the_prefix_there_is_nothing(viewer: Viewer) -> None:

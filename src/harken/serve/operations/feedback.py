@@ -90,7 +90,7 @@ def _show_judged(printer: Printer, found: Judged) -> None:
 def _recalls(harken: Harken, wanted: RecallsArguments, caller: Caller) -> Sequence[Injection]:
     try:
         before = None if wanted.before is None else parse_moment(wanted.before)
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise UsageError("before: no moment. Give the next_before of the answer before.") from error
     uid = None
     if wanted.conversation is not None:

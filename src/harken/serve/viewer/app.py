@@ -91,8 +91,10 @@ _SPENT = Rendered(
 def _answer(environment: Environment, harken: Harken, make: PageMaker, request: Request, prefix: str) -> Response:
     """Make a page, or the page that says why there is none."""
     form: Mapping[str, list[str]] = request.scope[FORM]
+    # A form sends its empty fields as well.
+    query = {name: value for name, value in request.query_params.items() if value.strip()}
     try:
-        found = make(PageRequest(harken, request.path_params, dict(request.query_params), form))
+        found = make(PageRequest(harken, request.path_params, query, form))
     except HarkenError as error:
         status = status_of(error)
         title = "Not found" if isinstance(error, NotFoundError) else "That did not work"

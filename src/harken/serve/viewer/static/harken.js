@@ -30,9 +30,10 @@
     else if (event.key === "?" && help) help.open ? help.close() : help.showModal();
   });
 
-  const slider = document.querySelector("input[type=range][name=threshold]");
-  const shown = document.getElementById("threshold-shown");
-  if (slider && shown) slider.addEventListener("input", () => { shown.textContent = Number(slider.value).toFixed(2); });
+  document.addEventListener("input", (event) => {
+    const shown = document.getElementById("threshold-shown");
+    if (shown && event.target.name === "threshold") shown.textContent = Number(event.target.value).toFixed(2);
+  });
 
   const live = document.querySelector("[data-live-from]");
   if (live && window.EventSource) {
