@@ -58,7 +58,7 @@ def fill(home: Path, messages: int) -> None:
             said = harken.archive.page(talk, limit=20).messages
             told = [*(message.uid for message in said[:4]), found[number % len(found)]]
             reasons = dict.fromkeys(told, "similarity 0.70 of its text")
-            harken.chats.note_given(talk, reasons, lambda: False, 100, "userpromptsubmit")
+            harken.chats.note_given(talk, reasons, lambda: False, 100, event="userpromptsubmit")
 
 
 def _conversations(harken: Harken, limit: int) -> list[str]:

@@ -33,11 +33,11 @@ from harken.testing import ChatServer, HashingEmbedder, Says
 HOUSE = str(Path(harken.__file__).parent)
 # What each may touch at most: files, and the deepest call. One more than it does, so that none grows unseen (ADR 18).
 LIMITS = {
-    "search": (34, 16),
-    "hook": (41, 16),
-    "chat turn": (64, 16),
-    "import to vectors": (53, 17),
-    "remember": (39, 16),
+    "search": (36, 17),
+    "hook": (46, 18),
+    "chat turn": (70, 16),
+    "import to vectors": (55, 17),
+    "remember": (43, 17),
 }
 
 

@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import shutil
+import subprocess
 import tomllib
 from collections import Counter
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
 
+import httpx
 import pytest
 
 from coding_agent import answering, end
@@ -100,6 +102,8 @@ def test_the_shell_examples_do_what_they_say(
         _run_on_a_server(request.getfixturevalue("postgres"), cli, lines)
     elif "curl" in script:
         _ask_the_daemon(cli, shell, script)
+    elif script == "harken view":
+        _open_the_pages(cli, script)
     elif "serve --tcp" not in script and script:
         (tmp_path / "report.sh").write_text("#!/bin/sh\necho 'Three issues were closed.'\n")
         (tmp_path / "report.sh").chmod(0o755)
@@ -154,6 +158,18 @@ def _ask_the_daemon(cli: CommandLine, shell: Shell, script: str) -> None:
         daemon.kill()
         daemon.wait(TIMEOUT_SECONDS)
         end(place)
+
+
+def _open_the_pages(cli: CommandLine, script: str) -> None:
+    """The command ends once a browser has the page, for which we open its link."""
+    try:
+        with cli.running(*shlex.split(script)[1:], stdout=subprocess.PIPE) as viewing:
+            assert viewing.stdout is not None
+            link = viewing.stdout.readline().strip()
+            assert httpx.get(link, timeout=TIMEOUT_SECONDS, follow_redirects=True).status_code == 200
+            assert viewing.wait(TIMEOUT_SECONDS) == 0
+    finally:
+        end(DaemonPaths(str(cli.home)))
 
 
 def test_the_entries_of_mcp_are_those_that_install_makes(cli: CommandLine, tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def experience_of(harken: Harken, goal: str) -> str:
 def addresses(harken: Harken, ids: dict[str, str], goal: str = "Find the leak") -> list[str]:
     """An address of every page that is read, with something in it."""
     uid = ids["message"]
-    harken.chats.note_given(ids["conversation"], {uid: "similarity 0.71"}, lambda: False, 10, "userpromptsubmit")
+    harken.chats.note_given(ids["conversation"], {uid: "similarity 0.71"}, lambda: False, 10, event="userpromptsubmit")
     places = {
         "/conversations/{uid}": f"/conversations/{ids['conversation']}",
         "/messages/{uid}": f"/messages/{uid}",
@@ -85,7 +85,8 @@ def test_what_came_back_stands_beside_the_prompt_that_it_came_with(harken: Harke
     first = harken.record_message("talk", "user", "Where do ships moor?")
     harken.record_message("talk", "assistant", "At quay seven.")
     memory = harken.memories.add("Ships are moored at quay seven first.", "workflow").memory
-    harken.chats.note_given(first.conversation_uid, {memory.uid: "first why"}, lambda: False, 5, "userpromptsubmit")
+    why = {memory.uid: "first why"}
+    harken.chats.note_given(first.conversation_uid, why, lambda: False, 5, event="userpromptsubmit")
     page = viewer.page(f"/conversations/{first.conversation_uid}")
     assert page.index("Where do ships moor?</p>") < page.index("first why") < page.index("At quay seven.</p>")
     assert "Came back with this prompt" in page

@@ -56,7 +56,7 @@ class Seen:
             memory = harken.memories.add(f"Ships moor at quay seven first. {EVIL}", "workflow", tags=("quay",)).memory
             started = harken.experiences.start("debugging", "read-the-error", goal=f"Find the leak {EVIL}", **_STORY)
             reasons = {memory.uid: "similarity 0.71 of its text", evil.uid: "words of the prompt in it"}
-            harken.chats.note_given(asked.conversation_uid, reasons, lambda: False, 40, "userpromptsubmit")
+            harken.chats.note_given(asked.conversation_uid, reasons, lambda: False, 40, event="userpromptsubmit")
             for n in range(45):
                 harken.record_message(f"long {n}", "user", f"Sentence number {n} of the log", directory=harbour)
         self.memory, self.asked = memory.uid, asked

@@ -306,7 +306,9 @@ class _PastSearch:
             self._rank(tx, everywhere)
             if may_be_asked_again(self.query):
                 near, threshold = everywhere.similarity, self.asked.space.threshold if self.asked else None
-                self.askers |= askers_among(self.query, everywhere.facts, near, everywhere.keyword, threshold)
+                barred = self._barred(tx, everywhere)
+                facts = {entry_id: each for entry_id, each in everywhere.facts.items() if entry_id not in barred}
+                self.askers |= askers_among(self.query, facts, near, everywhere.keyword, threshold)
             ranked = rank_conversations(everywhere)
             of_others = {each.conversation_id for each in everywhere.facts.values() if each.project_id in others}
             shortlist = tuple(row for row in ranked if not others or row in of_others)
@@ -403,6 +405,13 @@ class _PastSearch:
         found.fuse()
         found.weigh(found.facts, self.session.now)
 
+    def _barred(self, tx: Transaction, found: Candidates) -> set[int]:
+        """What was called wrong for such a question, or has a tag that recall leaves out."""
+        barred = objected(tx, self.query, found.facts, self.session.view.nearest, self.asked)
+        if self.config.without_tags:
+            barred |= having_any(tx, found.facts, self.config.without_tags)
+        return barred
+
     def _passing(
         self,
         tx: Transaction,
@@ -413,14 +422,12 @@ class _PastSearch:
         others: Collection[int],
     ) -> set[int]:
         """Entries of some conversations that may come back; a word is rare among the entries of the scope."""
-        wrong = objected(tx, self.query, found.facts, self.session.view.nearest, self.asked)
-        if self.config.without_tags:
-            wrong |= having_any(tx, found.facts, self.config.without_tags)
+        barred = self._barred(tx, found)
         if others:
-            return pass_strictly(tx, found, gate, others) - wrong
+            return pass_strictly(tx, found, gate, others) - barred
         passing = set()
         for entry_id, each in found.facts.items():
-            if each.conversation_id not in conversations or entry_id in wrong:
+            if each.conversation_id not in conversations or entry_id in barred:
                 continue
             similarity, is_untrusted = found.similarity.get(entry_id), each.trust.is_untrusted
             admitted = gate.admits(similarity, is_untrusted, entry_id in found.keyword)
