@@ -90,4 +90,4 @@ def test_a_minute_of_failures_is_waited_out_shown_and_made_up_for(
         assert harken.search("blue boat in a storm", mode="semantic").hits[0].entry.text in ROPE
         past = harken.chat.context(harken.chat.begin(), "Which rope holds the blue boat?").layer("past")
         assert past is not None
-        assert "twelve millimetres" in past.items[1].text
+        assert any("twelve millimetres" in item.text for item in past.items)

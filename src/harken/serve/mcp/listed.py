@@ -126,8 +126,14 @@ def resources_of(answer: Mapping[str, Any]) -> list[dict[str, str]]:
 
 def brief(answer: Mapping[str, Any]) -> dict[str, Any]:
     """The answer with at most 200 characters beside each text: its id, who said it when, and of what."""
+    if _is_record(answer):
+        return dict(_brief(dict(answer)))
     known = {name: _brief(value) for name, value in answer.items() if value is not None}
     return known or dict(answer)
+
+
+def _is_record(value: Mapping[str, Any]) -> bool:
+    return "created_at" in value and not value.keys().isdisjoint(("text", "content"))
 
 
 def _brief(value: Any) -> Any:
@@ -135,7 +141,7 @@ def _brief(value: Any) -> Any:
         return [_brief(each) for each in value]
     if not isinstance(value, dict):
         return value
-    is_record = "created_at" in value and not value.keys().isdisjoint(("text", "content"))
+    is_record = _is_record(value)
     return {
         name: _brief_fact(name, each) if is_record else _brief(each)
         for name, each in value.items()
