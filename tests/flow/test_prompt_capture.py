@@ -332,7 +332,7 @@ def test_what_other_conversations_say_stands_before_auto_rag_in_a_quarter_of_the
     assert prompt(context)[1]["content"].startswith(f"From earlier conversations:\n{AS_DATA}\n<harken-recall source=")
     assert prompt(context)[2] == recall_of(uid)
     shown = context.layers[1].items
-    assert {item.facts["source"] for item in shown} == {"conversation", "exchange"}
+    assert {item.facts["source"] for item in shown} == {"asked_before", "conversation", "exchange"}
     tight = harken.build_context(TALK, [QUESTION], budget_tokens=800)
     layers = {layer.name.value: layer for layer in tight.layers}
     room = tight.budget_tokens - layers["system"].tokens - layers["pending"].tokens

@@ -24,7 +24,8 @@ from harken.text.fence import KNOWN, SAVED
 _MOST_FOUND = 20
 _HIT_TOKENS = 200
 # What was saved or read from the disk is no part of what was said.
-_NOT_SAID = (*KEPT_FOLDERS, *DERIVED_SOURCES)
+# Topics are kept, but have no text that a search sees.
+_NOT_SAID = (*(source for source in KEPT_FOLDERS if source != "topic"), *DERIVED_SOURCES)
 _SAID = SearchScope(without_sources=_NOT_SAID)
 _DID = {"added": "Saved", "merged": "Known already, merged", "superseded": "Saved in place of what it replaces,"}
 

@@ -142,7 +142,8 @@ def past_items(recall: PastRecall, untrusted_weight: float, now: datetime) -> li
     items = [_conversation_item(each, round(part, 4)) for each, part in zip(conversations, scaled, strict=True)]
     if (asked := recall.asked) is None:
         return items
-    facts = {"id": asked.conversation_uid, "exchange_ids": [asked.exchange_uid], "created_at": asked.at[-1].isoformat()}
+    # Not by the conversation's id: what it says comes as well.
+    facts = {"id": asked.exchange_uid, "exchange_ids": [asked.exchange_uid], "created_at": asked.at[-1].isoformat()}
     told = ContextItem("conversation", f"**{asked.sentence(now)}**", 1.0, facts)
     return [marked(told, asked.trust, asked.other_project), *items]
 

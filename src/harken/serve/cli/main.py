@@ -94,9 +94,6 @@ _COMMANDS = {
         "search": "Find what was said or saved, by word and by meaning; code, commits and documents with --source.",
         "show": "Show a message in its surroundings, an exchange, a whole conversation, a memory or an experience.",
     },
-    "operations.recalls": {
-        "recalls": "List what came back by itself, newest first: when, in which conversation, and why.",
-    },
     "operations.status": {
         "status": "Show how much there is, and how it stands.",
         "stats": "Count what was said, came back by itself and was useful, and what models cost: by agent, project, "
@@ -129,7 +126,7 @@ SECTIONS = {
             "stats",
             "config",
         ),
-        *("core", "new", "model", "rag", "recalls", "context"),
+        *("core", "new", "model", "rag", "context"),
     ),
     "Agents and their work": (
         *("install", "assemble", "premortem", "experience", "values", "task"),

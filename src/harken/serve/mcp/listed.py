@@ -72,6 +72,7 @@ _LEFT_OUT = {
         "trust",
         "updated_at",
         "accessed_at",
+        "confirmed_at",
         "suggested_review",
         "supersedes",
         "members",
@@ -158,7 +159,7 @@ def _is_left_out(name: str, value: object, record: dict[str, Any]) -> bool:
 
 
 def _brief_fact(name: str, value: Any) -> Any:
-    if name == "created_at":
+    if name in ("created_at", "review_by"):
         return f"{format_moment(parse_moment(value))[:_TO_MINUTES]}Z"
     if name == "project":
         value = short_key(value)
