@@ -101,7 +101,7 @@ def test_what_came_back_tells_why_and_what_it_is_now(app: ASGIApp, harken: Harke
         stated.uid: "stated",
         "f" * 12: "",
     }
-    assert harken.chats.note_given(rule.conversation_uid, told, lambda: False, 10, "userpromptsubmit")
+    assert harken.chats.note_given(rule.conversation_uid, told, lambda: False, 10, event="userpromptsubmit")
     http = Http(app)
     [found] = http.verb("recalls", {"limit": 1}).json()["recalls"]
     assert (found["conversation_id"], found["event"]) == (rule.conversation_uid, "userpromptsubmit")
