@@ -253,6 +253,11 @@ def test_the_map_leads_where_its_list_does(browser: Any, seen: Seen) -> None:
     found = page.url.rpartition("/")[2]
     assert found in {point[3] for point in answer["points"] if point[2] == 1}
     assert uid in {point[3] for point in answer["points"]}
+    # Found anew behind the page, which shows it by itself.
+    page.goto(f"{base}/topics")
+    page.click("text=Look for them anew")
+    page.wait_for_selector("text=found just now")
+    page.wait_for_selector("figure.map:not([hidden])")
     # By keys the list is the map's equal.
     page.goto(f"{base}/topics")
     page.keyboard.press("j")

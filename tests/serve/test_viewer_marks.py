@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -139,6 +140,21 @@ def test_topics_are_looked_for_anew_behind_the_page(ready_home: Path, tmp_path: 
         assert "We decided to begin with" in told
         question = f"How do {THEMES['baking']} go together in week 3?"
         assert "Asked before, " in viewer.page(f"/digest?{urlencode({'q': question})}")
+
+
+def test_while_topics_are_looked_for_the_page_says_so(harken: Harken, viewer: Viewer) -> None:
+    pytest.importorskip("sklearn")
+    with ThreadPoolExecutor(1) as others:
+        # What is found cannot be kept until this ends.
+        with harken.recorder.store.writing():
+            sent = others.submit(viewer.send, "/do/topics")
+            while "Looking for topics" not in viewer.page("/topics"):
+                assert not sent.done()
+            assert viewer.send("/do/topics").status_code == 303
+        assert sent.result().status_code == 303
+    page = viewer.page("/topics")
+    assert "Looking for topics" not in page
+    assert "They were not found" not in page
 
 
 def test_what_is_under_way_is_begun_once_and_says_why_it_failed() -> None:
