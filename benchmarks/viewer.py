@@ -53,6 +53,7 @@ def fill(home: Path, messages: int) -> None:
         for number in range(20):
             harken.memories.add(f"Decision number {number} is about matter {number * 7}.", "decision")
         found = [each.uid for each in harken.memories.list(limit=20)]
+        harken.topics.refresh()
         talks = _conversations(harken, 200)
         for number, talk in enumerate(talks):
             said = harken.archive.page(talk, limit=20).messages
@@ -134,7 +135,10 @@ def addresses(home: Path, rounds: int) -> list[dict[str, str]]:
         memory = harken.memories.list(limit=1)[0].uid
         texts = [message.text for talk in talks[:20] for message in harken.archive.page(talk, limit=20).messages]
     asked = Talks(2).queries(texts, rounds)
-    fixed = ("/", "/conversations", "/recalls", "/memories", "/experiences", "/values", "/indexed", "/spend", "/health")
+    fixed = (
+        *("/", "/conversations", "/topics", "/digest", "/recalls", "/statistics", "/memories", "/memories/due"),
+        *("/experiences", "/values", "/indexed", "/spend", "/health"),
+    )
     return [
         {
             **{path: path for path in fixed},

@@ -15,8 +15,9 @@ from coding_agent import PATIENCE_SECONDS, answering, end
 from command_line import CommandLine
 from disks import disk
 from harken.serve.daemon.paths import DaemonPaths
+from viewing import harken, viewer
 
-__all__ = ["disk"]
+__all__ = ["disk", "harken", "viewer"]
 
 Line = Mapping[str, Any]
 Write = Callable[[str, Iterable[Line]], Path]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
@@ -18,7 +17,7 @@ from harken.serve.viewer.access import HEADERS, LINK_SECONDS, Browsers
 from harken.serve.viewer.app import PAGES, SENT_TO
 from harken.testing import HashingEmbedder
 from verbs import fill
-from viewing import EVIL, PREFIX, Viewer, links_in
+from viewing import EVIL, PREFIX, Viewer, links_in, make_topic
 
 _ASSETS_BYTES = 200_000
 # Shorter ones get no vector.
@@ -26,17 +25,6 @@ LONG_ENOUGH = (
     "The quay seven floods every November morning when the wind comes from the west and the tide stands high, so ships "
     "are moved to the upper basin before the storm and come back when the water has gone down again"
 )
-
-
-@pytest.fixture
-def harken(ready_home: Path) -> Iterator[Harken]:
-    with Harken(ready_home, settings={"embedder": "none"}, env={}) as opened:
-        yield opened
-
-
-@pytest.fixture
-def viewer(harken: Harken, tmp_path: Path) -> Viewer:
-    return Viewer.of(harken, Daemon(harken, DaemonPaths(str(tmp_path))))
 
 
 def experience_of(harken: Harken, goal: str) -> str:
@@ -49,11 +37,13 @@ def addresses(harken: Harken, ids: dict[str, str], goal: str = "Find the leak") 
     """An address of every page that is read, with something in it."""
     uid = ids["message"]
     harken.chats.note_given(ids["conversation"], {uid: "similarity 0.71"}, lambda: False, 10, event="userpromptsubmit")
+    topic = make_topic(harken, goal, ids["conversation"])
     places = {
         "/conversations/{uid}": f"/conversations/{ids['conversation']}",
         "/messages/{uid}": f"/messages/{uid}",
         "/memories/{uid}": f"/memories/{ids['memory']}",
         "/experiences/{uid}": f"/experiences/{experience_of(harken, goal)}",
+        "/topics/{uid}": f"/topics/{topic}",
         "/search": "/search?q=quay+Aurora",
         "/forget": f"/forget?kind=memory&id={ids['memory']}",
     }
@@ -85,8 +75,9 @@ def test_what_came_back_stands_beside_the_prompt_that_it_came_with(harken: Harke
     first = harken.record_message("talk", "user", "Where do ships moor?")
     harken.record_message("talk", "assistant", "At quay seven.")
     memory = harken.memories.add("Ships are moored at quay seven first.", "workflow").memory
-    why = {memory.uid: "first why"}
-    harken.chats.note_given(first.conversation_uid, why, lambda: False, 5, event="userpromptsubmit")
+    harken.chats.note_given(
+        first.conversation_uid, {memory.uid: "first why"}, lambda: False, 5, event="userpromptsubmit"
+    )
     page = viewer.page(f"/conversations/{first.conversation_uid}")
     assert page.index("Where do ships moor?</p>") < page.index("first why") < page.index("At quay seven.</p>")
     assert "Came back with this prompt" in page
@@ -239,7 +230,11 @@ def test_hostile_words_stay_words_on_every_page(harken: Harken, viewer: Viewer) 
     said = harken.record_message(EVIL[:60], "user", EVIL, author="<b>Eve</b>")
     harken.record_message(EVIL[:60], "assistant", f"```\n{EVIL}\n```", type="tool_call", tool_name="<i>tool</i>")
     memory = harken.memories.add(EVIL, "fact", tags=("<u>tag</u>",)).memory
+    harken.labels.tag(said.conversation_uid, [EVIL[:50], EVIL[-50:]])
+    harken.labels.entitle(said.conversation_uid, EVIL[:200])
+    harken.memories.review(memory.uid, datetime(2020, 1, 1, tzinfo=UTC))
     harken.chats.note_given(said.conversation_uid, {said.uid: "why", memory.uid: "why"}, lambda: False, 9)
+    harken.feedback.rate(memory.uid, "wrong", question=EVIL)
     hostile = {"message": said.uid, "conversation": said.uid, "memory": memory.uid}
     found = [*addresses(harken, hostile, EVIL), f"/forget?kind=message&id={said.uid}"]
     shown = 0

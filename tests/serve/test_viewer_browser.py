@@ -10,6 +10,7 @@ import re
 import subprocess
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from itertools import count, product
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ from coding_agent import end
 from command_line import CommandLine
 from harken.engine import Harken
 from harken.serve.daemon.paths import DaemonPaths
-from viewing import EVIL
+from harken.testing import HashingEmbedder
+from viewing import EVIL, THEMES
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="needs the package playwright")
 CHROMIUM = Path("/usr/bin/chromium")
@@ -47,6 +49,7 @@ class Seen:
         harbour = place / "harbour"
         harbour.mkdir()
         yesterday = datetime.now(UTC) - timedelta(days=1)
+        topic = self._find_topics(yesterday - timedelta(days=40))
         with Harken(self.cli.home, env={"HARKEN_EMBEDDER": "none"}, now=lambda: yesterday) as harken:
             asked = harken.record_message("ships", "user", _QUESTION, directory=harbour)
             harken.record_message("ships", "assistant", "grep {}", type="tool_call", tool_name="Bash", call_id="1")
@@ -59,16 +62,36 @@ class Seen:
             harken.chats.note_given(asked.conversation_uid, reasons, lambda: False, 40, event="userpromptsubmit")
             for n in range(45):
                 harken.record_message(f"long {n}", "user", f"Sentence number {n} of the log", directory=harbour)
+            harken.labels.tag(asked.conversation_uid, ["quays", EVIL[-50:]])
+            harken.labels.entitle(evil.conversation_uid, EVIL[:200])
+            harken.memories.review(memory.uid, yesterday - timedelta(days=1))
+            harken.feedback.rate(evil.uid, "wrong", question=EVIL)
         self.memory, self.asked = memory.uid, asked
         self.pages = [
             *("/", "/conversations", "/search?q=quay+Aurora+owned", "/recalls", "/memories", "/experiences", "/values"),
-            *("/indexed", "/spend", "/health", "/nowhere"),
+            *("/indexed", "/spend", "/health", "/nowhere", "/topics", "/digest?q=Which+quay+is+free", "/statistics"),
+            *("/memories/due", "/conversations?tag=quays", f"/topics/{topic}"),
             f"/conversations/{asked.conversation_uid}",
             f"/messages/{evil.uid}",
             f"/memories/{memory.uid}",
             f"/experiences/{started.uid}",
             f"/forget?kind=memory&id={memory.uid}",
         ]
+
+    def _find_topics(self, first: datetime) -> str:
+        """Have topics found among conversations of three kinds, one called by words nobody means well with; its id."""
+        settings, hours = {"embedding.min_message_tokens": 3}, count()
+        clock = lambda: first + timedelta(hours=next(hours))  # noqa: E731 - weeks go by
+        with Harken(self.cli.home, env={}, settings=settings, embedder=HashingEmbedder(), now=clock) as harken:
+            for n, (theme, words) in product(range(12), THEMES.items()):
+                asked = harken.record_message(f"{theme} {n}", "user", f"How do {words} go together in week {n}?")
+                harken.record_message(f"{theme} {n}", "assistant", f"We decided to begin with {words}. {EVIL}")
+                harken.end_exchange(f"{theme} {n}")
+                took = [("claude-code", 20.0 * n), ("codex", 3.0 * n)]
+                harken.chats.note_given(asked.conversation_uid, {asked.uid: "why"}, lambda: False, 40 * n, took)
+            harken.embed()
+            topic = harken.topics.refresh()[0]
+            return harken.topics.rename(topic.uid, EVIL[:60]).uid
 
 
 @pytest.fixture(scope="module")
@@ -186,4 +209,71 @@ def test_keys_move_search_and_help(browser: Any, seen: Seen) -> None:
     assert page.is_visible("#help")
     page.keyboard.press("?")
     assert not page.is_visible("#help")
+    page.context.close()
+
+
+def test_what_a_person_says_is_said_by_clicks_without_javascript(browser: Any, seen: Seen) -> None:
+    page, base = opened(browser, seen, java_script_enabled=False)
+    talk = f"{base}/conversations/{seen.asked.conversation_uid}"
+    page.goto(talk)
+    page.click("aside.margin li >> nth=0 >> text=useless")
+    assert page.url.partition("#")[0] == talk
+    assert "rated useless once" in page.inner_text("aside.margin li >> nth=0")
+    page.click("aside.margin >> text=take back")
+    assert page.locator("aside.margin >> text=rated useless").count() == 0
+    page.fill("input[name=add]", "harbour")
+    page.click("text=Add")
+    page.click("text=#harbour")
+    assert _QUESTION in page.inner_text("main")
+    page.goto(f"{base}/")
+    page.click("text=to be looked at again")
+    page.click("text=It still holds")
+    assert "Nothing is due" in page.inner_text("main")
+    page.goto(f"{base}/topics")
+    assert not page.is_visible("canvas")
+    page.click("ol a.title >> nth=1")
+    page.fill("#name", "Kitchen")
+    page.click("text=Rename")
+    assert page.inner_text("h1") == "Kitchen"
+    page.context.close()
+
+
+def test_the_map_leads_where_its_list_does(browser: Any, seen: Seen) -> None:
+    page, base = opened(browser, seen)
+    page.goto(f"{base}/topics")
+    page.wait_for_selector("figure.map:not([hidden])")
+    answer = page.request.get(f"{base}/topics/map").json()
+    x, y, topic, uid, _title = next(point for point in answer["points"] if point[2] == 1)
+    edge, side = 18, page.evaluate("document.querySelector('canvas').clientWidth")
+    place = {"x": edge + (x + 1) / 2 * (side - 2 * edge), "y": edge + (1 - y) / 2 * (side - 2 * edge)}
+    page.hover("canvas", position=place)
+    assert answer["topics"][topic] in page.inner_text("figcaption")
+    page.click("canvas", position=place)
+    page.wait_for_url(re.compile("/conversations/"))
+    found = page.url.rpartition("/")[2]
+    assert found in {point[3] for point in answer["points"] if point[2] == 1}
+    assert uid in {point[3] for point in answer["points"]}
+    # Found anew behind the page, which shows it by itself.
+    page.goto(f"{base}/topics")
+    page.click("text=Look for them anew")
+    page.wait_for_selector("text=found just now")
+    page.wait_for_selector("figure.map:not([hidden])")
+    # By keys the list is the map's equal.
+    page.goto(f"{base}/topics")
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile("/topics/"))
+    page.context.close()
+
+
+def test_charts_are_as_wide_as_their_cards(browser: Any, seen: Seen) -> None:
+    page, base = opened(browser, seen)
+    for path, charts in (("/spend", 2), ("/statistics", 3)):
+        page.goto(base + path)
+        widths = page.evaluate(
+            "[...document.querySelectorAll('.chart')].map(e => [e.clientWidth, e.firstChild.clientWidth])"
+        )
+        assert len(widths) == charts
+        assert all(chart == card > 200 for card, chart in widths), widths
     page.context.close()

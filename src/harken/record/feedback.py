@@ -68,13 +68,21 @@ class Feedback:
 
     recorder: Recorder
 
-    def rate(self, uid: str, verdict: Verdict | str, *, by: str = OWNER, question: str = "") -> Judged:
+    def rate(
+        self, uid: str, verdict: Verdict | str, *, by: str = OWNER, question: str = "", given_to: str = ""
+    ) -> Judged:
         """Judge something that was recalled: it counts a little more or less from now on, never by more than a fifth.
 
         What is `wrong` does not come back by itself to such a question. Which one that was is known where a hook or a
         chat gave it; else the question may be told, and without any it stays away from all. `none` takes back all that
         was said before. Ids may be abbreviated to their beginnings.
 
+        Args:
+            uid: of what was recalled.
+            verdict: how it was.
+            by: `owner`, `agent` or `answer`.
+            question: what was asked, where it is not the one that is known.
+            given_to: the whole id of the conversation in which it came back; empty for the one in which it did last.
         Raises:
             NotFoundError: the id names nothing that may be judged, or several things.
             UsageError: there is no such verdict.
@@ -84,7 +92,7 @@ class Feedback:
         asked = " ".join(self.recorder.clean(question).split())[:MAX_QUESTION_CHARS]
         with self.recorder.store.reading() as tx:
             kind, ref, folder = _one(tx, uid)
-            given = newest_given(tx, ref)
+            given = newest_given(tx, ref, given_to)
             about = asked_at(tx, given.conversation_uid, given.at) if given else None
 
         def rated(_tx: Transaction, _ingest: object) -> Sequence[Rated]:

@@ -51,6 +51,10 @@ class RateArguments(JudgeArguments):
     """A verdict on something that was recalled."""
 
     verdict: Annotated[str, Argument("How it was; none takes back what was said before.", choices=(*VERDICTS, "none"))]
+    conversation: Annotated[
+        str,
+        Argument("The one in which it came back: its whole id; left out, where it did last.", most=200, is_rare=True),
+    ] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,10 +78,11 @@ class RecallsAnswer(TypedDict):
     next_before: str | None
 
 
-def _rate(harken: Harken, wanted: JudgeArguments, verdict: str, caller: Caller) -> Judged:
+def _rate(harken: Harken, wanted: JudgeArguments, verdict: str, caller: Caller, given_to: str = "") -> Judged:
     is_number = caller.is_owner and wanted.id.isdecimal() and len(wanted.id) < _SHORTEST_ID
     uid = id_listed(harken, wanted.id) if is_number else wanted.id
-    return harken.feedback.rate(uid, Verdict(verdict), by=OWNER if caller.is_owner else AGENT, question=wanted.question)
+    by = OWNER if caller.is_owner else AGENT
+    return harken.feedback.rate(uid, Verdict(verdict), by=by, question=wanted.question, given_to=given_to)
 
 
 def _show_judged(printer: Printer, found: Judged) -> None:
@@ -142,7 +147,7 @@ OPERATIONS = (
         "Say of what memory brought back whether it was useful, useless or wrong. What is wrong does not come back by "
         "itself to such a question.",
         RateArguments,
-        lambda harken, wanted, caller: _rate(harken, wanted, wanted.verdict, caller),
+        lambda harken, wanted, caller: _rate(harken, wanted, wanted.verdict, caller, wanted.conversation),
         "Judge what was recalled",
         RatingView,
         effect=Effect.CHANGES,

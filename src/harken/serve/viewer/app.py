@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from anyio.to_thread import run_sync
 from jinja2 import Environment
 from starlette.applications import Starlette
+from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
@@ -20,9 +21,9 @@ from harken.engine import Harken
 from harken.errors import HarkenError, NotFoundError, sentence_of
 from harken.log import Log
 from harken.serve.http.guard import status_of
-from harken.serve.viewer import conversations, home, learned, recalls, saved, searching, upkeep
+from harken.serve.viewer import conversations, home, learned, recalls, saved, searching, topics, upkeep
 from harken.serve.viewer.access import CSRF, FORM, OPENING, Browsers, cookie_header
-from harken.serve.viewer.pages import Gone, PageMaker, PageRequest, Rendered, place_of
+from harken.serve.viewer.pages import Drawn, Gone, PageJobs, PageMaker, PageRequest, Rendered, place_of
 from harken.serve.viewer.rendering import make_environment
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 _log = Log(__name__)
 
 # In the order of the menu: a room of the pages is a module with its addresses, and its names in the menu.
-_ROOMS = (home, conversations, searching, recalls, saved, learned, upkeep)
+_ROOMS = (home, conversations, searching, topics, recalls, saved, learned, upkeep)
 PAGES: dict[str, PageMaker] = {path: make for room in _ROOMS for path, make in room.PAGES.items()}
 MENU = tuple(entry for room in _ROOMS for entry in room.MENU)
 _TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
@@ -43,7 +44,7 @@ _LIVE = ("messages", "conversations", "queue", "failed", "spend_today_usd", "red
 
 def make_pages(harken: Harken, browsers: Browsers, prefix: str, daemon: Daemon) -> ASGIApp:
     """Make the application; it takes who comes to it for the owner, so it stands behind a `Threshold` or a login."""
-    environment = make_environment()
+    environment, jobs = make_environment(), PageJobs()
     # Addresses of ours alone: what stands in a memory is never one.
     environment.globals |= {"at": lambda path: prefix + path, "menu": MENU, "place": place_of}
 
@@ -59,7 +60,7 @@ def make_pages(harken: Harken, browsers: Browsers, prefix: str, daemon: Daemon) 
     def page(path: str, make: PageMaker) -> Route:
         async def answer(request: Request) -> Response:
             daemon.touch()
-            return await run_sync(_answer, environment, harken, make, request, prefix)
+            return await run_sync(_answer, environment, harken, jobs, make, request, prefix)
 
         return Route(path, answer, methods=["POST"] if path.startswith(SENT_TO) else ["GET"])
 
@@ -88,13 +89,15 @@ _SPENT = Rendered(
 )
 
 
-def _answer(environment: Environment, harken: Harken, make: PageMaker, request: Request, prefix: str) -> Response:
+def _answer(
+    environment: Environment, harken: Harken, jobs: PageJobs, make: PageMaker, request: Request, prefix: str
+) -> Response:
     """Make a page, or the page that says why there is none."""
     form: Mapping[str, list[str]] = request.scope[FORM]
     # A form sends its empty fields as well.
     query = {name: value for name, value in request.query_params.items() if value.strip()}
     try:
-        found = make(PageRequest(harken, request.path_params, query, form))
+        found = make(PageRequest(harken, request.path_params, query, form, jobs))
     except HarkenError as error:
         status = status_of(error)
         title = "Not found" if isinstance(error, NotFoundError) else "That did not work"
@@ -104,12 +107,18 @@ def _answer(environment: Environment, harken: Harken, make: PageMaker, request: 
         message = f"Unexpected {type(error).__name__}; please report it."
         found = Rendered("error.html", {"title": "A mistake of ours", "message": message}, 500)
     if isinstance(found, Gone):
-        return RedirectResponse(prefix + found.path, 303)
+        work = BackgroundTask(jobs.run, *found.job) if found.job else None
+        return RedirectResponse(prefix + found.path, 303, background=work)
+    if isinstance(found, Drawn):
+        # Titles are anybody's words: none may close or open a tag, should a browser take this for a page.
+        return Response(json.dumps(found.facts).replace("<", "\\u003c"), media_type="application/json")
     return HTMLResponse(_text(environment, request, found), found.status)
 
 
 def _text(environment: Environment, request: Request, found: Rendered) -> str:
-    facts: dict[str, Any] = {"csrf": request.scope[CSRF] or "", "here": request.url.path, **found.facts}
+    path, query = request.url.path, request.url.query
+    address = f"{path}?{query}" if query else path
+    facts: dict[str, Any] = {"csrf": request.scope[CSRF] or "", "here": path, "address": address, **found.facts}
     return environment.get_template(found.template).render(facts)
 
 

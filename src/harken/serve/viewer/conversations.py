@@ -1,4 +1,4 @@
-"""Conversations by day, project and agent; one as it was said, with what came back in its margin; a whole message."""
+"""Conversations by day, project, agent and tag; one as it was said, with what came back in its margin, and labels."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from typing import Any
+from urllib.parse import unquote
 
-from harken.serve.viewer.pages import PageMaker, PageRequest, Rendered
+from harken.serve.viewer.pages import Gone, PageMaker, PageRequest, Rendered
 from harken.serve.viewer.recalls import EVENTS
 from harken.serve.viewer.rendering import first_of_map, heat_map
 
@@ -16,12 +17,14 @@ _LISTED, _READ = 40, 40
 _CLOCKS_DIFFER = timedelta(seconds=5)
 _TOOLS = ("tool_call", "tool_result")
 _ALL = 2_000_000
+_TAGS = 24
 
 
 def listing(asked: PageRequest) -> Rendered:
-    """List conversations, the newest first, of a day, a project or an agent."""
-    day = asked.query.get("day")
-    wanted = {**asked.given("project", "agent", "since", "until"), **({"since": day, "until": day} if day else {})}
+    """List conversations, the newest first, of a day, a project or an agent, or with a tag."""
+    day, tag = asked.query.get("day"), asked.query.get("tag")
+    wanted: dict[str, Any] = {**asked.given("project", "agent", "since", "until"), "tags": [tag] if tag else None}
+    wanted |= {"since": day, "until": day} if day else {}
     found = asked.call("conversations", **wanted, offset=asked.query.get("offset", "0"), limit=_LISTED)
     talks = found["conversations"]
     today = datetime.now(UTC).astimezone().date()
@@ -33,7 +36,8 @@ def listing(asked: PageRequest) -> Rendered:
             "groups": [(name, list(group)) for name, group in groupby(talks, key=_day_of)],
             "total": found["total"],
             "projects": asked.harken.maintenance.projects(),
-            "wanted": {**asked.given("project", "agent", "since", "until"), "day": day},
+            "wanted": {**asked.given("project", "agent", "since", "until"), "day": day, "tag": tag},
+            "tags": [each for each in asked.call("tags")["tags"] if each["conversations"]][:_TAGS],
             "older": asked.other(offset=found["next_offset"]) if found["next_offset"] else None,
             "cells": heat_map(days, today),
             "other": asked.other,
@@ -60,6 +64,9 @@ def conversation(asked: PageRequest) -> Rendered:
             "recalls": recalls,
             "events": EVENTS,
             "marked": uid,
+            "label": asked.harken.labels.show(found["conversation"]["id"]).view(),
+            "suggested": asked.command("tag suggest", on=found["conversation"]["id"])["suggested"],
+            "projects": asked.harken.maintenance.projects(),
             "earlier": asked.other(offset=max(0, offset - _READ)) if offset else None,
             "later": asked.other(offset=found["next_offset"]) if found["next_offset"] else None,
         },
@@ -109,9 +116,33 @@ def message(asked: PageRequest) -> Rendered:
     )
 
 
+def tag(asked: PageRequest) -> Gone:
+    """Give a conversation a tag that was typed or suggested, or take one from it."""
+    typed, suggested, gone = asked.field("add").lstrip("#"), asked.field("suggested"), asked.field("remove")
+    # What stands on a button comes encoded, since what is printed is made legible.
+    new = [typed] if typed else [unquote(suggested)] if suggested else []
+    asked.say("tag", id=asked.field("id"), add=new, remove=[unquote(gone)] if gone else [])
+    return asked.back
+
+
+def entitle(asked: PageRequest) -> Gone:
+    """Correct a conversation's title; empty takes that back."""
+    asked.say("conversation_title", on=asked.field("id"), title=asked.field("title"))
+    return asked.back
+
+
+def move(asked: PageRequest) -> Gone:
+    """Correct a conversation's project; empty takes that back."""
+    asked.say("conversation_project", on=asked.field("id"), project=asked.field("project"))
+    return asked.back
+
+
 PAGES: dict[str, PageMaker] = {
     "/conversations": listing,
     "/conversations/{uid}": conversation,
     "/messages/{uid}": message,
+    "/do/tag": tag,
+    "/do/title": entitle,
+    "/do/project": move,
 }
 MENU = (("Conversations", "/conversations"),)

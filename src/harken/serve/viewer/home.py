@@ -24,6 +24,7 @@ def home(asked: PageRequest) -> Rendered:
             "projects": [each for each in status["projects"] if each["conversations"]][:_PROJECTS],
             "conversations": talks["conversations"],
             "recalls": asked.call("recalls", limit=_SHOWN)["recalls"],
+            "due": len(asked.call("memory_due")["memories"]),
             "failures": asked.call("failures", limit=_SHOWN)["failures"],
             "troubles": [each for each in status["workers"] if each["halted"] or each["retrying"] or each["given_up"]],
             "cells": heat_map(days, today),

@@ -37,6 +37,7 @@ def make_environment() -> Environment:
         "moment": moment,
         "clock": lambda text: f"{_local(text):%H:%M}",
         "day": lambda text: f"{_local(text):%A, %-d %B %Y}",
+        "date": lambda text: f"{_local(text):%-d %B %Y}",
         "counted": counted,
         "size": readable_bytes,
         "line": one_line,

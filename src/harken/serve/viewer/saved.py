@@ -10,8 +10,9 @@ from harken.errors import NotFoundError, UsageError
 from harken.model.arguments import CATEGORIES
 from harken.serve.viewer.pages import Gone, PageMaker, PageRequest, Rendered, place_of
 
-_LISTED = 40
+_LISTED, _TAGS = 40, 24
 _AGREED = "forget"
+_SOON_DAYS = 30
 _LISTS = {
     "memory": "/memories",
     "message": "/conversations",
@@ -33,6 +34,8 @@ def memories(asked: PageRequest) -> Rendered:
             "memories": found["memories"],
             "categories": CATEGORIES,
             "wanted": {**asked.given("category", "project"), "tag": tag, "superseded": is_all},
+            "tags": [each for each in asked.call("tags")["tags"] if each["memories"]][:_TAGS],
+            "due": len(asked.call("memory_due")["memories"]),
             "older": asked.other(offset=found["next_offset"]) if found["next_offset"] else None,
         },
     )
@@ -54,7 +57,8 @@ def memory(asked: PageRequest) -> Rendered:
         except NotFoundError:
             continue
         waiting += chain[-1]["supersedes"]
-    facts = {"title": "A memory", "memory": found, "chain": chain, "categories": CATEGORIES}
+    is_due = found["id"] in {each["id"] for each in asked.call("memory_due")["memories"]}
+    facts = {"title": "A memory", "memory": found, "chain": chain, "categories": CATEGORIES, "is_due": is_due}
     return Rendered("memory.html", facts)
 
 
@@ -84,6 +88,30 @@ def edit(asked: PageRequest) -> Gone:
         no_tags=not tags,
     )
     return Gone(f"/memories/{before['id']}")
+
+
+def due(asked: PageRequest) -> Rendered:
+    """List the memories that are to be looked at again, the longest due first; and those that soon will be."""
+    now = asked.call("memory_due")["memories"]
+    known = {each["id"] for each in now}
+    soon = [each for each in asked.call("memory_due", within=_SOON_DAYS)["memories"] if each["id"] not in known]
+    return Rendered("due.html", {"title": "Does it still hold?", "now": now, "soon": soon, "days": _SOON_DAYS})
+
+
+def confirm(asked: PageRequest) -> Gone:
+    """Say that a memory still holds."""
+    asked.say("memory_confirm", id=asked.field("id"))
+    return asked.back
+
+
+def review(asked: PageRequest) -> Gone:
+    """Say when to look at a memory again: on a day, as its category suggests, or never."""
+    when = asked.field("when")
+    by = asked.field("by") if when == "day" else None
+    if when == "day" and not by:
+        raise UsageError("Give a day, or say never.")
+    asked.say("memory_review", id=asked.field("id"), by=by, never=when == "never")
+    return asked.back
 
 
 def preview(asked: PageRequest) -> Rendered:
@@ -133,10 +161,13 @@ def forgotten(asked: PageRequest) -> Rendered:
 
 PAGES: dict[str, PageMaker] = {
     "/memories": memories,
+    "/memories/due": due,
     "/memories/{uid}": memory,
     "/forget": preview,
     "/forgotten": forgotten,
     "/do/edit": edit,
+    "/do/confirm": confirm,
+    "/do/review": review,
     "/do/forget": forget,
 }
 MENU = (("Memories", "/memories"),)

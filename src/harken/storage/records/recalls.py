@@ -45,9 +45,11 @@ def given_behind(tx: Transaction, row: int, limit: int) -> list[Given]:
     return [Given(*found) for found in tx.connection.execute(wanted)]
 
 
-def newest_given(tx: Transaction, ref_uid: str) -> Given | None:
-    """When something came back last."""
+def newest_given(tx: Transaction, ref_uid: str, conversation_uid: str = "") -> Given | None:
+    """When something came back last, in any conversation or in one."""
     wanted = _given(tx).where(injections.c.ref_uid == ref_uid).order_by(injections.c.id.desc()).limit(1)
+    if conversation_uid:
+        wanted = wanted.where(injections.c.conversation_uid == conversation_uid)
     row = tx.connection.execute(wanted).first()
     return None if row is None else Given(*row)
 
