@@ -21,6 +21,7 @@ from harken.serve.daemon.run import Daemon
 from harken.serve.http.guard import Guard
 from harken.serve.http.routes import make_app, openapi
 from harken.serve.operations.registry import OPERATIONS
+from harken.storage.tables import retrievals
 from verbs import REFUSED, WRONG, calls, check_answer, check_sentence, fill, make_project
 
 TOKEN = "t" * 43
@@ -119,6 +120,18 @@ def test_what_came_back_tells_why_and_what_it_is_now(app: ASGIApp, harken: Harke
     harken.memories.forget([ids["memory"]])
     [again] = http.verb("recalls", {"conversation": rule.conversation_uid}).json()["recalls"]
     assert again["items"][0] == {**found["items"][0], "source": "", "text": "", "conversation_id": None}
+
+
+def test_behind_its_answer_a_prompt_leaves_a_line_in_the_log(app: ASGIApp, harken: Harken) -> None:
+    harken.record_message("other", "user", "The staging cluster is called Zanzibar.", channel="claude-code")
+    asked = {
+        "session_id": "new",
+        "prompt": "What is the staging cluster called?",
+        "hook_event_name": "UserPromptSubmit",
+    }
+    assert Http(app)("POST", "/v1/hook/UserPromptSubmit", json.dumps(asked).encode()).status_code == 200
+    with harken.store.reading() as tx:
+        assert tx.count(retrievals) == 1
 
 
 @pytest.fixture(scope="module")

@@ -288,7 +288,7 @@ class Bench:
 
     def _recalled(self, question: MinedQuestion, trial: Trial) -> tuple[bool, int]:
         within = RowScope(until=question.until, without_sources=SUMMARIES if question.kind in (KNOWN, RETOLD) else ())
-        past = PastConversations(self.searcher.sessions, lambda: trial.config, is_logged=False)
+        past = PastConversations(self.searcher.sessions, lambda: trial.config)
         with self.searcher.sessions.open(self._projects(question, trial.config.scope)) as session:
             found = past.search(question.text, question.conversation, session, within)
         came = {exchange.uid for each in found.conversations for exchange in each.exchanges}

@@ -21,6 +21,7 @@ from harken.errors import ContextAssemblyError, InvalidContextTypeError
 from harken.model.arguments import CONTEXT_TYPES, MAX_LIMIT
 from harken.record.scope import scope_of
 from harken.search.past import PastConversations
+from harken.search.retrieval_log import RetrievalLog
 from harken.search.search import Searcher
 from harken.search.session import SearchSession
 from harken.sources.searches import SourceSearcher
@@ -151,7 +152,8 @@ class ContextAssembler:
         return SourceSearcher(session.view, partial(self.searcher.search, session=session), session.projects)
 
     def _past(self, session: SearchSession, rag: RagConfig, query: str) -> Items:
-        recall = PastConversations(self.searcher.sessions, lambda: rag).search(query, session=session)
+        sessions = self.searcher.sessions
+        recall = PastConversations(sessions, lambda: rag, RetrievalLog(sessions.store)).search(query, session=session)
         if recall.error_class:
             raise ContextAssemblyError(f"Past conversations were not searched: {recall.error_class}.")
         return past_items(recall, session.config.untrusted_weight, session.now)

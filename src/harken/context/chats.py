@@ -25,6 +25,7 @@ from harken.record.scope import scope_of
 from harken.search.past import PastConversations, PastRecall
 from harken.search.query import Query, asks_nothing, is_small_talk, parse_query
 from harken.search.recall import AutoRag, Recall
+from harken.search.retrieval_log import RetrievalLog
 from harken.search.search import Searcher
 from harken.search.session import SearchSession, attempted
 from harken.storage.conversations import begins_with, find_conversation, newest_conversation, newest_segment
@@ -52,7 +53,8 @@ class Chats:
         self._store = sessions.store
         self._now = sessions.now
         self.auto_rag = AutoRag(sessions)
-        self._past = PastConversations(sessions, lambda: settings().rag)
+        self.retrievals = RetrievalLog(self._store)
+        self._past = PastConversations(sessions, lambda: settings().rag, self.retrievals)
 
     def session(self, conversation: str, channel: str) -> ContextSession:
         """A conversation by the name that its channel knows it by; one that is new has no segment yet."""
@@ -176,7 +178,8 @@ class Chats:
         """Standing rules, what was saved, and what other conversations say, about a prompt: the most important first.
 
         Asked at once, in one session. What is of another project than the directory's comes last; without a directory,
-        the conversation's own tells. Found `by_words` alone where nobody can wait until the model is loaded.
+        the conversation's own tells. Found `by_words` alone where nobody can wait until the model is loaded. It writes
+        nothing: `retrievals.write` is for whoever called it, once the answer is given.
         """
         query = parse_query(prompt)
         with self._about(conversation_uid, directory, by_words) as searches:
@@ -204,7 +207,7 @@ class Chats:
             if present:
                 found = self._searcher.search(query.text, SAVED, MOST_SAVED, session=searches)
                 saved = saved_quotes(found, query, searches, self._settings().rag.without_tags)
-        past = self._past.search(prompt, conversation_uid, searches)
+        past = self._past.search(prompt, conversation_uid, searches, log_later=True)
         return [*saved, *recall_quotes(past, self._now())]
 
     def _projects(self, project: ProjectIdentity | str | None, directory: str | Path | None = None) -> ProjectScope:
@@ -275,6 +278,7 @@ class Chats:
 
     def past_log(self, limit: int = 1000) -> list[Retrieval]:
         """The searches of past conversations, newest first."""
+        self.retrievals.write()
         with self._store.reading() as tx:
             return list_retrievals(tx, limit)
 

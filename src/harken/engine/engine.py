@@ -271,6 +271,8 @@ class Harken(Parts):
             self.background.stop()
         if "_language_model" in opened:
             self._language_model.close()
+        if "chats" in opened:
+            self.chats.retrievals.write()
         self.store.close()
 
     def __enter__(self) -> Self:

@@ -20,17 +20,16 @@ from harken.search.newest import corrects
 from harken.search.places import Placed, best_of, place_exchanges, rank_conversations
 from harken.search.query import Query, asks_nothing, parse_query
 from harken.search.relevance import Gate, RareWords, is_talk
+from harken.search.retrieval_log import RetrievalLog
 from harken.search.session import QueryVector, SearchSession, SearchSessions, attempted
 from harken.search.spread import Several
 from harken.storage.past import (
-    RETRIEVALS,
     ConversationHead,
     ExchangeHead,
     conversation_heads,
     conversation_row,
     exchange_heads,
     has_others,
-    log_retrieval,
 )
 from harken.storage.ports import RowScope, Transaction
 from harken.storage.projects import ProjectScope
@@ -174,13 +173,13 @@ class PastConversations:
 
     Args:
         config: the limits; read anew for each search.
-        is_logged: whether the store keeps a line about each search, without its words.
+        log: gets a line about each search, without its words; None where none is to be kept.
     Source: seed 003, hierarchical retrieval.
     """
 
     sessions: SearchSessions
     config: Callable[[], RagConfig]
-    is_logged: bool = True
+    log: RetrievalLog | None = None
 
     def search(
         self,
@@ -188,10 +187,12 @@ class PastConversations:
         conversation_uid: str | None = None,
         session: SearchSession | None = None,
         within: RowScope = EVERYWHERE,
+        log_later: bool = False,
     ) -> PastRecall:
         """Past conversations about what the user says now, other than the one that goes on, with their best exchanges.
 
-        None for small talk, for what was never discussed, and when the search fails.
+        None for small talk, for what was never discussed, and when the search fails. With `log_later`, its line waits
+        for `log.write`: to write is to stand behind whoever else writes.
         """
         config, query = self.config(), parse_query(text)
         if not config.enabled:
@@ -213,30 +214,27 @@ class PastConversations:
                 found = PastRecall((), query.text, (why,), why, name)
             if several and several.in_order:
                 found = replace(found, conversations=tuple(map(_by_time, sorted(found.conversations, key=_began))))
-            if found.query and self.is_logged:
-                # The log is written, for which a store in memory has no other connection.
-                shared.view.release()
-                self._log(found, time.perf_counter() - started, shared.now)
+            if found.query and self.log is not None:
+                self.log.add(_log_line(found, time.perf_counter() - started, shared.now))
+                if not log_later:
+                    # The log is written, for which a store in memory has no other connection.
+                    shared.view.release()
+                    self.log.write()
         return found
 
-    def _log(self, found: PastRecall, seconds: float, now: datetime) -> None:
-        """A line for the log; a chat goes on without it."""
-        of_exchanges = [each for talk in found.conversations for each in talk.exchanges]
-        line = Retrieval(
-            hashlib.sha256(found.query.encode("utf-8", "replace")).hexdigest()[:_HASH_CHARS],
-            len(found.conversations),
-            len(of_exchanges),
-            best_of(each.similarity for each in found.conversations),
-            best_of(each.similarity for each in of_exchanges),
-            int(seconds * 1_000_000),
-            now,
-            found.error_class or None,
-        )
-        try:
-            with self.sessions.store.writing(RETRIEVALS) as tx:
-                log_retrieval(tx, line)
-        except Exception as error:  # noqa: BLE001 - what was found is worth more than a line about it
-            _log.warning("retrieval_not_logged", error_class=type(error).__name__)
+
+def _log_line(found: PastRecall, seconds: float, now: datetime) -> Retrieval:
+    of_exchanges = [each for talk in found.conversations for each in talk.exchanges]
+    return Retrieval(
+        hashlib.sha256(found.query.encode("utf-8", "replace")).hexdigest()[:_HASH_CHARS],
+        len(found.conversations),
+        len(of_exchanges),
+        best_of(each.similarity for each in found.conversations),
+        best_of(each.similarity for each in of_exchanges),
+        int(seconds * 1_000_000),
+        now,
+        found.error_class or None,
+    )
 
 
 @dataclass(slots=True)

@@ -247,6 +247,29 @@ def test_every_retrieval_leaves_a_line_without_its_words(harken: Harken, clock: 
         assert "tap" not in repr(tx.connection.execute(retrievals.select()).all())
 
 
+def test_a_prompts_search_writes_its_line_once_nobody_waits(harken: Harken, clock: Clock) -> None:
+    three_talks(harken, clock)
+    with harken.store.writing():
+        # Whoever wrote here would wait until this ends.
+        assert harken.chats.quotes_about(ASKED, "another conversation")
+        assert harken.chats.quotes_about("quantum chromodynamics lattice", "another conversation") == []
+    with harken.store.reading() as tx:
+        assert tx.count(retrievals) == 0
+    nothing, first = harken.chats.past_log()
+    assert (first.conversations, nothing.conversations) == (1, 0)
+
+
+def test_a_line_that_waits_is_written_as_the_store_closes(tmp_path: Path, clock: Clock) -> None:
+    def opened() -> Harken:
+        return Harken(tmp_path / "home", env={}, embedder=HashingEmbedder(1024, threshold=0.3), now=clock)
+
+    with opened() as harken:
+        three_talks(harken, clock)
+        harken.chats.quotes_about(ASKED, "another conversation")
+    with opened() as harken:
+        assert len(harken.chats.past_log()) == 1
+
+
 def test_a_forgotten_conversation_does_not_come_back(harken: Harken, clock: Clock) -> None:
     uids = three_talks(harken, clock)
     harken.maintenance.forget(harken.maintenance.plan_forget(conversations=[uids["tap"]]))

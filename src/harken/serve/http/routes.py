@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from anyio.to_thread import run_sync
 from starlette.applications import Starlette
+from starlette.background import BackgroundTask
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -94,7 +95,8 @@ def make_app(harken: Harken, daemon: Daemon) -> Starlette:
             watching.cancel()
             daemon.has_answered.set()
         daemon.watcher.wake()
-        return Response(answer, media_type="application/json")
+        behind = BackgroundTask(run_sync, harken.chats.retrievals.write)
+        return Response(answer, media_type="application/json", background=behind)
 
     async def command(request: Request) -> Response:
         _check_local(request)
