@@ -113,7 +113,9 @@ def test_what_came_back_tells_why_and_what_it_is_now(app: ASGIApp, harken: Harke
         ("f" * 12, "", None),
     ]
     assert [each["text"] for each in found["items"][:2]] == ["Ships are moored at quay seven first.", asked.text]
-    assert http.verb("read_conversation", {"id": rule.uid}).json()["recalls"] == [found]
+    # There the question stands above it.
+    read = http.verb("read_conversation", {"id": rule.uid}).json()["recalls"]
+    assert read == [{**found, "question": ""}]
     harken.memories.forget([ids["memory"]])
     [again] = http.verb("recalls", {"conversation": rule.conversation_uid}).json()["recalls"]
     assert again["items"][0] == {**found["items"][0], "source": "", "text": "", "conversation_id": None}

@@ -265,3 +265,15 @@ def test_the_map_leads_where_its_list_does(browser: Any, seen: Seen) -> None:
     page.keyboard.press("Enter")
     page.wait_for_url(re.compile("/topics/"))
     page.context.close()
+
+
+def test_charts_are_as_wide_as_their_cards(browser: Any, seen: Seen) -> None:
+    page, base = opened(browser, seen)
+    for path, charts in (("/spend", 2), ("/statistics", 3)):
+        page.goto(base + path)
+        widths = page.evaluate(
+            "[...document.querySelectorAll('.chart')].map(e => [e.clientWidth, e.firstChild.clientWidth])"
+        )
+        assert len(widths) == charts
+        assert all(chart == card > 200 for card, chart in widths), widths
+    page.context.close()

@@ -204,12 +204,16 @@ class Topics:
                 return (topic.name,) if topic.named_by != BY_WORDS else topic.words[:_NAME_WORDS]
         return ()
 
-    def digest(self, since: datetime | None = None, project: str | None = None) -> Sequence[DigestTopic]:
+    def digest(
+        self, since: datetime | None = None, project: str | None = None, *, limit: int | None = None, offset: int = 0
+    ) -> Sequence[DigestTopic]:
         """Topics of three conversations or more, with what was decided in each and what is still open.
 
         Args:
             since: only conversations in which something was said since.
             project: only of this one.
+            limit: so many topics at most, the largest first; all unless it is given.
+            offset: pass over so many.
         Raises:
             NotFoundError: there is no such project.
         """
@@ -221,6 +225,7 @@ class Topics:
             for topic in topics:
                 mine = [place.conversation_uid for place in topic.members if place.conversation_uid in at]
                 wanted += [(topic, mine)] if len(mine) >= _LEAST else []
+            wanted = wanted[offset : None if limit is None else offset + limit]
             told = outcomes(tx, [uid for _, mine in wanted for uid in mine])
         found = []
         for topic, mine in wanted:

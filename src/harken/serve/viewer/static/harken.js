@@ -51,6 +51,8 @@
 
   for (const place of document.querySelectorAll("[data-chart]")) {
     if (!window.uPlot) break;
+    // What is not shown has no width.
+    place.classList.add("drawn");
     const { x, series, lines } = JSON.parse(place.dataset.chart);
     const gap = Math.min(...x.slice(1).map((each, at) => each - x[at]), 2.6e6);
     const style = getComputedStyle(document.documentElement);
