@@ -422,7 +422,13 @@ class AsyncTopics:
     async def rename(self, uid: str, name: str) -> Topic: ...
     async def suggested_tags(self, conversation_uid: str) -> tuple[str, ...]: ...
     async def digest(
-        self, since: datetime | None = ..., project: str | None = ..., *, limit: int | None = ..., offset: int = ...
+        self,
+        since: datetime | None = ...,
+        project: str | None = ...,
+        *,
+        limit: int | None = ...,
+        offset: int = ...,
+        newest: int | None = ...,
     ) -> Sequence[DigestTopic]: ...
 
 class AsyncRunTimeSettings:

@@ -12,7 +12,9 @@ from harken.text.shown import one_line
 
 _JOB = "topics"
 # Of each topic the list names so many conversations; its own page has all.
-_SHOWN, _LISTED, _DIGESTED, _TITLE_CHARS, _OFFSET_DIGITS = 6, 100, 10, 90, 6
+_SHOWN, _LISTED, _TITLE_CHARS, _OFFSET_DIGITS = 6, 100, 90, 6
+# A page of the digest has so many topics, each with its newest conversations.
+_DIGESTED, _NEWEST = 10, 20
 
 
 def topics(asked: PageRequest) -> Rendered:
@@ -92,10 +94,12 @@ def digest(asked: PageRequest) -> Rendered:
     before = view_of(asked.harken.chats.past(question))["asked_before"] if question else None
     offset = _offset(asked)
     # One more tells whether there are others.
-    found = asked.call("digest", **asked.given("since", "project"), limit=_DIGESTED + 1, offset=offset)["topics"]
+    wanted = {**asked.given("since", "project"), "limit": _DIGESTED + 1, "offset": offset, "newest": _NEWEST}
+    found = asked.call("digest", **wanted)["topics"]
     facts = {
         "title": "Decided and open",
         "topics": found[:_DIGESTED],
+        "newest": _NEWEST,
         "more": asked.other(offset=offset + _DIGESTED) if len(found) > _DIGESTED else None,
         "projects": asked.harken.maintenance.projects(),
         "wanted": asked.given("since", "project"),
