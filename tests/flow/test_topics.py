@@ -115,6 +115,9 @@ def test_the_digest_tells_what_was_decided_and_what_is_open(harken: Harken, cloc
     assert one.lines[0].open.endswith("is still open.")
     assert [line.at for line in one.lines] == sorted(line.at for line in one.lines)
     assert harken.topics.digest(since=clock.moment + timedelta(days=1)) == []
+    [part] = harken.topics.digest(limit=1, offset=1, newest=2)
+    assert part.topic == others[0].topic
+    assert part.lines == others[0].lines[-2:]
 
 
 def test_suggested_tags_are_the_topics_words_and_nobody_sets_them(harken: Harken) -> None:

@@ -14,6 +14,7 @@ from harken.engine import Harken
 from harken.errors import UsageError
 from harken.serve.daemon.paths import DaemonPaths
 from harken.serve.daemon.run import Daemon
+from harken.serve.viewer import topics
 from harken.serve.viewer.pages import PageJobs
 from harken.storage.records.marks import ratings_of
 from harken.testing import HashingEmbedder
@@ -108,7 +109,9 @@ def test_memories_that_are_due_are_listed_confirmed_and_put_off(harken: Harken, 
     assert viewer.send("/do/review", id=uid, when="day").status_code == 422
 
 
-def test_topics_are_looked_for_anew_behind_the_page(ready_home: Path, tmp_path: Path) -> None:
+def test_topics_are_looked_for_anew_behind_the_page(
+    ready_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("sklearn")
     settings = {"embedding.min_message_tokens": 3}
     with Harken(ready_home, settings=settings, embedder=HashingEmbedder(), env={}) as harken:
@@ -138,6 +141,11 @@ def test_topics_are_looked_for_anew_behind_the_page(ready_home: Path, tmp_path: 
         told = viewer.page("/digest")
         assert "Kitchen" in told
         assert "We decided to begin with" in told
+        monkeypatch.setattr(topics, "_DIGESTED", 1)
+        later = re.search(r'href="(\?[^"]*)" rel="next"', viewer.page("/digest"))
+        assert later is not None
+        assert "Kitchen" not in viewer.page(f"/digest{html.unescape(later[1])}")
+        assert viewer.get("/digest?offset=-1").status_code == 422
         question = f"How do {THEMES['baking']} go together in week 3?"
         assert "Asked before, " in viewer.page(f"/digest?{urlencode({'q': question})}")
 

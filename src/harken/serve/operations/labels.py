@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typing_extensions import TypedDict
 
 from harken.errors import NotFoundError, UsageError
-from harken.model.arguments import MAX_TAGS, Argument, Spelling
+from harken.model.arguments import MAX_TAGS, OFFSET, Argument, Spelling
 from harken.model.views import DigestTopicView, LabelView, TopicView, format_moment
 from harken.serve.operations.operation import (
+    HIDDEN,
     WORD,
     WORDS,
     Caller,
@@ -78,6 +79,11 @@ class DigestArguments:
         str | None, Argument("Only where something was said since: yesterday, '2 weeks ago', 2026-05-08.", most=100)
     ] = None
     project: Project = None
+    limit: Annotated[int, Argument("How many topics at most, the largest first.", 1, 1000, is_rare=True)] = 1000
+    newest: Annotated[
+        int | None, Argument("Of each topic only so many conversations, the newest.", 1, 1000, is_rare=True)
+    ] = None
+    offset: Annotated[int, Argument(OFFSET, 0, 1_000_000, is_rare=True), HIDDEN] = 0
 
 
 class DigestAnswer(TypedDict):
@@ -143,7 +149,8 @@ def _digest(harken: Harken, wanted: DigestArguments, caller: Caller) -> Sequence
     if caller.is_owner and not harken.topics.list():
         harken.topics.refresh()
     since = parse_since(wanted.since, datetime.now(UTC)) if wanted.since else None
-    found = harken.topics.digest(since, caller.project(wanted.project))
+    part: dict[str, Any] = {"limit": wanted.limit, "offset": wanted.offset, "newest": wanted.newest}
+    found = harken.topics.digest(since, caller.project(wanted.project), **part)
     if caller.is_owner:
         number_listed(harken, [line.conversation_uid for each in found for line in each.lines])
     return found

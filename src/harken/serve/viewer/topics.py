@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from harken.errors import NotFoundError
+from harken.errors import NotFoundError, UsageError
 from harken.serve.operations.operation import view_of
 from harken.serve.viewer.pages import Drawn, Gone, PageMaker, PageRequest, Rendered
 from harken.text.characters import legible
@@ -12,7 +12,9 @@ from harken.text.shown import one_line
 
 _JOB = "topics"
 # Of each topic the list names so many conversations; its own page has all.
-_SHOWN, _LISTED, _TITLE_CHARS = 6, 100, 90
+_SHOWN, _LISTED, _TITLE_CHARS, _OFFSET_DIGITS = 6, 100, 90, 6
+# A page of the digest has so many topics, each with its newest conversations.
+_DIGESTED, _NEWEST = 10, 20
 
 
 def topics(asked: PageRequest) -> Rendered:
@@ -52,7 +54,7 @@ def _shown(text: str) -> str:
 
 def topic(asked: PageRequest) -> Rendered:
     """Show a topic with all its conversations, and let it be called otherwise."""
-    uid, offset = asked.places["uid"], int(asked.query.get("offset", "0") or 0)
+    uid, offset = asked.places["uid"], _offset(asked)
     found = next((each for each in asked.call("topics")["topics"] if each["id"] == uid and each["name"]), None)
     if found is None:
         raise NotFoundError("There is no such topic any more. They change as conversations come and go.")
@@ -64,6 +66,13 @@ def topic(asked: PageRequest) -> Rendered:
         "more": asked.other(offset=end) if len(found["conversations"]) > end else None,
     }
     return Rendered("topic.html", facts)
+
+
+def _offset(asked: PageRequest) -> int:
+    given = asked.query.get("offset", "0")
+    if not given.isdecimal() or len(given) > _OFFSET_DIGITS:
+        raise UsageError("The offset is a number: follow the links below the list.")
+    return int(given)
 
 
 def refresh(asked: PageRequest) -> Gone:
@@ -83,9 +92,15 @@ def digest(asked: PageRequest) -> Rendered:
     """Tell what was decided in each topic and what is open; and of a question, when it was asked before."""
     question = asked.query.get("q", "").strip()
     before = view_of(asked.harken.chats.past(question))["asked_before"] if question else None
+    offset = _offset(asked)
+    # One more tells whether there are others.
+    wanted = {**asked.given("since", "project"), "limit": _DIGESTED + 1, "offset": offset, "newest": _NEWEST}
+    found = asked.call("digest", **wanted)["topics"]
     facts = {
         "title": "Decided and open",
-        "topics": asked.call("digest", **asked.given("since", "project"))["topics"],
+        "topics": found[:_DIGESTED],
+        "newest": _NEWEST,
+        "more": asked.other(offset=offset + _DIGESTED) if len(found) > _DIGESTED else None,
         "projects": asked.harken.maintenance.projects(),
         "wanted": asked.given("since", "project"),
         "question": question,

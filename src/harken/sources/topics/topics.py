@@ -204,12 +204,23 @@ class Topics:
                 return (topic.name,) if topic.named_by != BY_WORDS else topic.words[:_NAME_WORDS]
         return ()
 
-    def digest(self, since: datetime | None = None, project: str | None = None) -> Sequence[DigestTopic]:
+    def digest(
+        self,
+        since: datetime | None = None,
+        project: str | None = None,
+        *,
+        limit: int | None = None,
+        offset: int = 0,
+        newest: int | None = None,
+    ) -> Sequence[DigestTopic]:
         """Topics of three conversations or more, with what was decided in each and what is still open.
 
         Args:
             since: only conversations in which something was said since.
             project: only of this one.
+            limit: so many topics at most, the largest first; all unless it is given.
+            offset: pass over so many.
+            newest: so many conversations of each at most; all unless it is given.
         Raises:
             NotFoundError: there is no such project.
         """
@@ -220,12 +231,14 @@ class Topics:
             wanted = []
             for topic in topics:
                 mine = [place.conversation_uid for place in topic.members if place.conversation_uid in at]
-                wanted += [(topic, mine)] if len(mine) >= _LEAST else []
+                last = sorted(mine, key=lambda uid: at[uid])[-newest if newest else 0 :]
+                wanted += [(topic, last)] if len(mine) >= _LEAST else []
+            wanted = wanted[offset : None if limit is None else offset + limit]
             told = outcomes(tx, [uid for _, mine in wanted for uid in mine])
         found = []
         for topic, mine in wanted:
             lines = []
-            for uid in sorted((uid for uid in mine if uid in told), key=lambda uid: at[uid]):
+            for uid in (uid for uid in mine if uid in told):
                 outcome = told[uid]
                 decided = decision_in(outcome.last, topic.words) or shown(outcome.summary)
                 lines.append(DigestLine(uid, at[uid], outcome.title, decided, open_in(outcome.last[-2:])))
