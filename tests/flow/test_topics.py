@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import true
 
 from harken.engine import Harken
 from harken.record.ids import conversation_uid
 from harken.serve.hooks.answers import Hooks
+from harken.storage.tables import vectors
 from harken.testing import HashingEmbedder
 
 pytest.importorskip("sklearn")
@@ -93,6 +95,15 @@ def test_a_given_name_stays_and_topics_outlive_an_export(harken: Harken, tmp_pat
             pass
         assert [one.view() for one in other.topics.list()] == views[0]
         assert other.maintenance.doctor() == []
+
+
+def test_without_vectors_those_that_were_found_stay(harken: Harken) -> None:
+    first, *_ = harken.topics.refresh()
+    harken.topics.rename(first.uid, "The kitchen")
+    before = harken.topics.list()
+    with harken.store.writing() as tx:
+        tx.delete(vectors, true())
+    assert harken.topics.refresh() == before == harken.topics.list()
 
 
 def test_a_topic_goes_with_a_conversation_that_is_forgotten(harken: Harken) -> None:

@@ -154,6 +154,9 @@ class Topics:
             raise ConfigError("No language model is set that could name topics. Set one: harken model vendor:NAME")
         before = self.list()
         talks, groups, places = self._found(before)
+        if not places and before:
+            # Without vectors nothing tells them apart, and what its owner has named would be lost.
+            return before
         words = _telling_words([[talks[row].text for row in group] for group in groups])
         kept = _followed(before, [frozenset(talks[row].uid for row in group) for group in groups])
         loose = [row for row in places if not any(row in group for group in groups)]
