@@ -1,6 +1,7 @@
 """How long a coding agent waits for a hook: the whole process, with a daemon, without one, and with what may break.
 
     python benchmarks/hooks.py [--rounds 100] [--repeats 3] [--messages 10000] [--backlog 1500] [--home FOLDER]
+    python benchmarks/hooks.py --events 5000 [--messages 10000] [--backlog 1500] [--home FOLDER]
 
 The store holds conversations (`real.py`) and some memories, so that a prompt is looked for in both, as in one that is
 used; `--home` takes a copy of one that is there, since embedding takes minutes. No prompt is asked twice: what a
@@ -8,6 +9,10 @@ process keeps of what it read must not flatter. What is measured is taken in tur
 for workers to do and then with a backlog that they embed and summarize; the interpreter alone is what no hook can be
 faster than. When something breaks, a hook has to end with 0 and in silence, within its deadline of 1.5 s and the
 start of a process. The daemon's memory is its peak, at the end of all of that.
+
+With `--events` its memory alone is measured: so many events, prompts and ends of turns by turns, are sent to its socket
+while it works off the backlog, and what it holds and held at most is told as it has started, ten times on the way, and
+at the end.
 """
 
 from __future__ import annotations
@@ -160,13 +165,33 @@ def busy(agent: Agent, prompts: Iterator[str], rounds: int) -> tuple[dict[str, l
     return taken, waiting
 
 
-def peak_mb(pid: int) -> int | None:
-    """What a process held at most; None where the system does not tell."""
+def held_mb(pid: int, what: str = "VmHWM") -> int | None:
+    """What a process held at most, or holds (`VmRSS`); None where the system does not tell."""
     try:
         status = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
     except OSError:
         return None
-    return next((int(line.split()[1]) // 1024 for line in status if line.startswith("VmHWM")), None)
+    return next((int(line.split()[1]) // 1024 for line in status if line.startswith(what)), None)
+
+
+def memory(agent: Agent, pid: int, prompts: Iterator[str], events: int) -> list[dict[str, Any]]:
+    """The daemon's memory while it is sent so many events, straight to its socket."""
+    looks: list[dict[str, Any]] = []
+
+    def look(sent: int) -> None:
+        looks.append({"events": sent, "MB": held_mb(pid, "VmRSS"), "peak MB": held_mb(pid)})
+
+    look(0)
+    for number in range(1, events + 1):
+        event = ("UserPromptSubmit", "Stop")[number % 2]
+        fields = {"session_id": f"bench-{next(_sessions)}", "cwd": "/", "hook_event_name": event}
+        content = {**fields, "prompt": next(prompts) if number % 2 == 0 else ""}
+        route = f"/v1/hook/{event}"
+        status, _ = exchange(agent.place.socket, route, json.dumps(content).encode(), agent.env, 10.0)
+        assert status == OK
+        if number % max(1, events // 10) == 0:
+            look(number)
+    return looks
 
 
 def down(agent: Agent, prompts: Iterator[str], rounds: int) -> dict[str, list[float]]:
@@ -242,12 +267,28 @@ def row(name: str, times: list[float]) -> dict[str, Any]:
     }
 
 
+def only_memory(home: Path, given: argparse.Namespace) -> None:
+    """Measure and print the daemon's memory while events come."""
+    if given.backlog:
+        bring_in(home, given.backlog, 100)
+    prompts = iter(real.questions(given.events // 2 + 1, real.texts(1_000)))
+    agent = Agent(home, {"PATH": os.environ["PATH"], "HOME": str(home.parent), "HARKEN_HOME": str(home)})
+    pid = agent.start()
+    try:
+        looks = memory(agent, pid, prompts, given.events)
+    finally:
+        agent.stop()
+    show(f"The daemon's memory, {given.messages:,} messages of {real.name()}, {given.backlog:,} to embed", looks)
+    keep(f"hooks-memory-{DATE}", {"messages": given.messages, "backlog": given.backlog, "looks": looks}, given.out)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--messages", type=int, default=10_000)
     parser.add_argument("--backlog", type=int, default=1_500)
+    parser.add_argument("--events", type=int, default=0, help="measure the daemon's memory alone, after so many")
     parser.add_argument("--home", type=Path)
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
@@ -258,6 +299,9 @@ def main() -> None:
             shutil.copytree(given.home, home)
         else:
             remember(home, given.messages)
+        if given.events:
+            only_memory(home, given)
+            return
         wanted = 2 * given.repeats * (given.rounds + _WARM_UP) + 4 * given.rounds + 50
         prompts = iter(real.questions(wanted, real.texts(1_000)))
         agent = Agent(home, {"PATH": os.environ["PATH"], "HOME": folder, "HARKEN_HOME": str(home)})
@@ -273,7 +317,7 @@ def main() -> None:
                 taken, waiting = busy(agent, prompts, given.rounds)
                 rows += [row(name, times) for name, times in taken.items()]
                 looks.append(waiting)
-            peak = peak_mb(pid)
+            peak = held_mb(pid)
             trouble = broken(agent, pid, prompts)
             rows += [row(name, times) for name, times in trouble.items()]
         finally:

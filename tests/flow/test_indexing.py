@@ -275,7 +275,7 @@ def test_what_stands_deep_in_a_long_function_is_found_by_its_words_alone(
     harken.embed()
     assert names(harken.code.search("whistle", mode="keyword")) == ["a.walk"]
     assert names(harken.code.search("whistle", mode="semantic")) == []
-    assert names(harken.code.search("walk", mode="semantic"))[0] == "a.walk"
+    assert names(harken.code.search("walk by call number", mode="semantic"))[0] == "a.walk"
 
 
 def test_a_function_is_found_by_what_its_class_and_module_are_for(harken: Harken, repository: Repository) -> None:

@@ -28,11 +28,13 @@ from harken.storage.vectors import (
     put_vectors,
 )
 from harken.text import tokens
-from harken.text.words import is_english
+from harken.text.words import is_english, spelled
 
 # How much of an entry the model reads where entries are long: what tells most comes first in them, and every token
 # takes time, which a repository's thousands feel. The rest is found by its words.
-_READ_TOKENS = {"code": 56, "commit": 48}
+_READ_TOKENS = {"code": 48, "commit": 48}
+# The model takes each mark of code for a word, and learns little from it: docs/adr/0015-index.md.
+_SPELLED, _TOKENS_BEFORE = "code", 200
 # Where writers run beside each other, an entry may be seen after one with a higher number.
 _LATE = 1_000
 _log = Log(__name__)
@@ -185,4 +187,6 @@ def _read(item: Claimed) -> str:
     """The beginning of an entry, where the rest would take long and say little."""
     text = spoken(item.author, item.text)
     most = _READ_TOKENS.get(item.source)
+    if item.source == _SPELLED:
+        text = spelled(tokens.clip(text, _TOKENS_BEFORE, marker="")) or text
     return text if most is None else tokens.clip(text, most, marker="")

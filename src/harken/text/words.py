@@ -217,3 +217,11 @@ def _ends(paragraph: str, start: int, end: int, behind: int) -> bool:
     if following.islower() and not re.match(f"[{UNSPACED}]", following):
         return False
     return not _ABBREVIATED.search(paragraph[start:end])
+
+
+_PART_OF_NAME = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_a-zA-Z]+")
+
+
+def spelled(code: str) -> str:
+    """Code as words, lower case, without its marks: `harken.assemble.fitBudget` is `harken assemble fit budget`."""
+    return " ".join(word.lower() for word in _PART_OF_NAME.findall(code))

@@ -19,6 +19,7 @@ from harken.sources.workspace.units import parse_units
 from harken.storage.ports import Transaction
 from harken.storage.workspace.files import FilePart, derived_uid
 from harken.text import tokens
+from harken.text.words import spelled
 
 # More of a body's words would drown those that say what a unit is for.
 _ENTRY_TOKENS = 250
@@ -28,7 +29,6 @@ _TEST_TOKENS = 112
 _SIGNATURE_TOKENS = 28
 # Who asks where something is done means the code that does it, before its tests and the numbers that it uses.
 TEST_WEIGHT, CONSTANT_WEIGHT = 0.8, 0.9
-_WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_a-zA-Z]+")
 _FENCE = re.compile(r"`{3,}")
 _COLUMNS = ("unit_type", "name", "qualified_name", "language", "signature", "docstring", "start_line", "end_line")
 _TEXTS = ("signature", "docstring", "body", "about")
@@ -64,11 +64,6 @@ class CodeSource:
     def items(self, tx: Transaction, hits: Sequence[Hit]) -> list[ContextItem]:
         """The units as they stand in the index, in the order of the hits; those that are gone are left out."""
         return [_item(hit, row) for hit, row in found_parts(tx, self.name, hits)]
-
-
-def spelled(name: str) -> str:
-    """A name of code as words, lower case: `harken.assemble.fitBudget` is `harken assemble fit budget`."""
-    return " ".join(word.lower() for word in _WORD.findall(name))
 
 
 def _item(hit: Hit, row: Any) -> ContextItem:

@@ -16,7 +16,6 @@ from harken.model.views import CommitsView
 from harken.model.workspace import Addition, Commit
 from harken.record.project import identify_project
 from harken.sources.source import SourceHit, relevance_of
-from harken.sources.workspace.code import spelled
 from harken.sources.workspace.files import find_place, is_of_tests, shown_name
 from harken.sources.workspace.git import Repository
 from harken.sources.workspace.languages import SUFFIXES
@@ -26,6 +25,7 @@ from harken.storage.projects import known_project, project_of
 from harken.storage.workspace import commits as rows
 from harken.storage.workspace.commits import Authorship, Churn
 from harken.text import tokens
+from harken.text.words import spelled
 
 _MESSAGE_TOKENS = 300
 _MAX_FILES_CHARS = 500
