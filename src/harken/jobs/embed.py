@@ -32,7 +32,7 @@ from harken.text.words import is_english, spelled
 
 # How much of an entry the model reads where entries are long: what tells most comes first in them, and every token
 # takes time, which a repository's thousands feel. The rest is found by its words.
-_READ_TOKENS = {"code": 48, "commit": 48}
+_READ_TOKENS = {"code": 56, "commit": 48}
 # The model takes each mark of code for a word, and learns little from it: docs/adr/0015-index.md.
 _SPELLED, _TOKENS_BEFORE = "code", 200
 # Where writers run beside each other, an entry may be seen after one with a higher number.
