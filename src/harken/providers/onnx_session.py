@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from harken.errors import ModelFileError, ProviderError
 from harken.providers.embedder import presentable
 from harken.providers.model_files import ModelFiles
-from harken.providers.priority import Pace, lower_priority, pace_here
+from harken.providers.priority import lower_priority, pace_here
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -138,7 +138,7 @@ class OnnxModel:
             yield batches[0], self.run(next(feeds))
             return
         # In the background each batch when nobody waits: a query meets at most one for each thread.
-        run = self.run if pace is None else lambda feed: _in_background(pace, self.run, feed)
+        run = self.run if pace is None else lambda feed: pace.step(_long_alone, self.run, feed)
         with ThreadPoolExecutor(self._threads, "harken-onnx", lower_priority if pace else None) as pool:
             yield from zip(batches, pool.map(run, feeds), strict=True)
 
@@ -176,15 +176,15 @@ class OnnxModel:
         return self._session
 
 
-def _in_background(pace: Pace, run: Callable[[Sequence[Tokens]], Output], batch: Sequence[Tokens]) -> Output:
-    """Run a batch at the pace of the background; no two long texts at once.
+def _long_alone(run: Callable[[Sequence[Tokens]], Output], batch: Sequence[Tokens]) -> Output:
+    """Run a batch, and no two with long texts at once.
 
     What a run needs grows with the square of its longest text, and is kept for the next one: with two of 512 tokens
     side by side a daemon held 30 MB more for good.
     """
     is_long = max(len(tokens.ids) for tokens in batch) > TOKEN_AREA
     with _long_runs if is_long else nullcontext():
-        return pace.step(run, batch)
+        return run(batch)
 
 
 _long_runs = threading.Lock()
