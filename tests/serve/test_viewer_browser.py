@@ -110,6 +110,9 @@ def browser() -> Iterator[Any]:
         started.close()
 
 
+SIZES = pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (360, "light"), (360, "dark")])
+
+
 def opened(browser: Any, seen: Seen, **options: Any) -> tuple[Page, str]:
     """The first page in a browser of its own that came by a link, and the address of all pages."""
     page = browser.new_context(**options).new_page()
@@ -121,7 +124,7 @@ def opened(browser: Any, seen: Seen, **options: Any) -> tuple[Page, str]:
     return page, page.url.rstrip("/")
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (360, "light"), (360, "dark")])
+@SIZES
 def test_every_page_is_whole_and_runs_nothing_of_what_it_shows(
     browser: Any, seen: Seen, width: int, scheme: str
 ) -> None:
@@ -151,6 +154,19 @@ def test_every_page_is_whole_and_runs_nothing_of_what_it_shows(
             assert not serious, (path, serious)
     # That there is no such page is the one thing that the browser says.
     assert all("404" in each for each in wrong), wrong
+    page.context.close()
+
+
+@SIZES
+def test_every_page_is_whole_without_javascript(browser: Any, seen: Seen, width: int, scheme: str) -> None:
+    look = {"viewport": {"width": width, "height": 800}, "color_scheme": scheme, "java_script_enabled": False}
+    page, base = opened(browser, seen, **look)
+    for path in seen.pages:
+        answer = page.goto(base + path)
+        assert answer.status == (404 if path == "/nowhere" else 200), path
+        assert page.inner_text("h1"), path
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
+        assert page.locator("script:not([src])").count() == 0, path
     page.context.close()
 
 
