@@ -17,13 +17,13 @@ __all__ = ["disk"]
 @pytest.fixture(scope="session")
 def rounds() -> int:
     """How often a process is killed; HARKEN_TEST_ROUNDS=20 for the long run."""
-    return int(os.environ.get("HARKEN_TEST_ROUNDS", "4"))
+    return int(os.environ.get("HARKEN_TEST_ROUNDS", "6"))
 
 
 @pytest.fixture(scope="session")
 def seconds() -> float:
     """How long processes record together; HARKEN_TEST_SECONDS=60 for the long run."""
-    return float(os.environ.get("HARKEN_TEST_SECONDS", "3"))
+    return float(os.environ.get("HARKEN_TEST_SECONDS", "4"))
 
 
 @pytest.fixture

@@ -66,7 +66,7 @@ def journal_bytes(home: Path) -> int:
 def test_what_a_killed_one_left_goes_with_the_next_opening_or_forgetting(
     cli: CommandLine, tmp_path: Path, command: str
 ) -> None:
-    write_long_talk(tmp_path / "long.jsonl", count=2500, conversations=8)
+    write_long_talk(tmp_path / "long.jsonl", count=4000, conversations=8)
     cli("import", "claude-code", tmp_path / "long.jsonl", "--no-embed")
     cli("backup", tmp_path / "whole.tar.gz")
     place, other = tmp_path / "out", replace(cli, home=tmp_path / "out")
