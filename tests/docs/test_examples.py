@@ -40,6 +40,7 @@ EXAMPLES = {
     ("docs/measuring.md", "text"): 1,
     ("docs/mcp.md", "json"): 1,
     ("docs/mcp.md", "toml"): 2,
+    ("docs/webhooks.md", "json"): 1,
     ("plugins/claude-code/README.md", ""): 1,
 }
 _INSTALLING = re.compile(r"(?:pip|uv tool|pipx) install '?(?:harken|\.)(?:\[([\w,]+)\])?'?")

@@ -264,6 +264,16 @@ class ServeConfig(SettingsSection):
     hosts: tuple[str, ...] = ()
 
 
+class WebhooksConfig(SettingsSection):
+    """Who may be told of what happens.
+
+    Attributes:
+        allow_hosts: hosts, `name` or `name:port`, that webhooks may call though they are private, and without TLS.
+    """
+
+    allow_hosts: tuple[str, ...] = ()
+
+
 class ChatConfig(SettingsSection):
     """How a chat answers; its system prompt is `context.system_prompt`, and one of its own where that is empty.
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_origin
 
 from harken.config import sections
 from harken.config.section import DEFAULTS, UNKNOWN, Field, SettingsError, SettingsSection
@@ -51,6 +51,7 @@ class Settings(SettingsSection):
     rag: sections.RagConfig = DEFAULTS
     hooks: sections.HooksConfig = DEFAULTS
     serve: sections.ServeConfig = DEFAULTS
+    webhooks: sections.WebhooksConfig = DEFAULTS
     chat: sections.ChatConfig = DEFAULTS
     assemble: sections.AssembleConfig = DEFAULTS
 
@@ -198,8 +199,15 @@ def _from_environment(env: Mapping[str, str]) -> dict[str, Any]:
                 f"{name} names no setting. Sections are joined by two underscores, as in "
                 f"{_variable(like_it(key) or 'search.limit')}."
             )
-        found[key] = value
+        # Lists have no other form there: names and paths, with commas between.
+        found[key] = [each.strip() for each in value.split(",") if each.strip()] if _is_list(key) else value
     return found
+
+
+def _is_list(key: str) -> bool:
+    section, _, name = key.rpartition(".")
+    part = Settings.hints()[section] if section else Settings
+    return get_origin(part.hints()[name]) is tuple
 
 
 def _variable(key: str) -> str:

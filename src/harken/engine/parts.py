@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from harken.engine.maintenance import Maintenance
     from harken.jobs.spaces import Spaces
     from harken.jobs.spend import LanguageModel
+    from harken.jobs.webhooks import Webhooks
     from harken.jobs.workers import Background
     from harken.model.conversations import SearchScope
     from harken.model.lookups import SearchResult
@@ -281,7 +282,16 @@ class Parts:
         """The workers that embed and summarize."""
         from harken.jobs.workers import Background
 
-        return Background(self.store, self.spaces, self._current, self._language_model, self._now)
+        return Background(
+            self.store, self.spaces, self._current, self._language_model, self._now, lambda: self.webhooks.work()
+        )
+
+    @lazy_part
+    def webhooks(self) -> Webhooks:
+        """Addresses that are told of what happens here."""
+        from harken.jobs.webhooks import Webhooks
+
+        return Webhooks(self.store, lambda: self.settings.webhooks, self.recorder.new_uid, self._now)
 
     @lazy_part
     def tasks(self) -> Tasks:

@@ -22,6 +22,7 @@ from harken.storage.enrichment.jobs import WorkCounts
 from harken.storage.enrichment.segments import SEGMENT, SUMMARIZE_SEGMENT
 from harken.storage.enrichment.spend import Spent, day_of, spent_by_kind
 from harken.storage.enrichment.summaries import CONVERSATION, EXCHANGE, SUMMARIZE
+from harken.storage.enrichment.webhooks import DELIVER
 from harken.storage.ports import Store, StoredSpace, Transaction
 from harken.storage.state import RowCounts, count_rows
 from harken.storage.vectors import EMBED, VectorCounts, count_vectors, spaces_by_state
@@ -120,6 +121,7 @@ class Background:
     settings: Callable[[], Settings]
     language_model: LanguageModel
     now: Callable[[], datetime]
+    deliver_work: Callable[[], Job[Any, Any]]
     _ongoing: frozenset[str] = field(default=frozenset(), init=False)
     _workers: dict[str, Worker] = field(default_factory=dict, init=False)
     _embedding: EmbedWork | None = field(default=None, init=False)
@@ -175,6 +177,10 @@ class Background:
         for name in names:
             if name not in self._workers and (name != EMBEDDINGS or self.spaces.is_configured):
                 self._start(name)
+        if DELIVER not in self._workers:
+            # Not one of `WORKERS`: it makes nothing that is searched, and webhooks show their own state.
+            self._workers[DELIVER] = Worker(self.deliver_work(), self._config().poll_seconds)
+            self._workers[DELIVER].start()
         if self._stop_listening is None:
             self._stop_listening = self.store.listen(self.wake)
         # Said at once, where somebody has to do something about it; neither asks an endpoint anything.

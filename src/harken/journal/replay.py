@@ -266,6 +266,8 @@ def remake(
     for path, _ in journal.files(folder):
         if journal_offset(tx, path) != FORGETTING:
             put_journal_offset(tx, path, 0)
+    # Webhooks were told of it when it came.
+    ingest.now = None
     replay_conversation(tx, journal, folder, ingest, done)
     restore_summaries(tx, folder)
     restore_vectors(tx, kept)

@@ -405,3 +405,31 @@ class StatusView(TypedDict):
     torn_lines: int
     home: str
     store: str
+
+
+class WebhookView(TypedDict):
+    """An address that is told of events; never with its secret."""
+
+    id: str
+    url: str
+    events: list[str]
+    created_at: str
+    waiting: int
+    failed: int
+    paused_until: str | None
+    halted: str | None
+
+
+class DeliveryView(TypedDict):
+    """One event on its way to one webhook."""
+
+    id: str
+    webhook_id: str
+    event: str
+    state: str
+    attempts: int
+    created_at: str
+    due_at: str
+    status: int | None
+    error: str | None
+    ended_at: str | None

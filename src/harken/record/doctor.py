@@ -13,9 +13,9 @@ from harken.journal.replay import FORGETTING, replay_conversation, replay_tail
 from harken.record.forget import finish_forgetting
 from harken.record.recorder import Recorder
 from harken.storage.enrichment.jobs import stale_leases
-from harken.storage.events import known_conversations, stray_rows
+from harken.storage.events import known_conversations
 from harken.storage.ports import Store, Transaction
-from harken.storage.state import journal_offset, journal_offsets, recount, wrong_counts
+from harken.storage.state import journal_offset, journal_offsets, recount, stray_rows, wrong_counts
 from harken.storage.vectors import misplaced_vectors
 
 

@@ -12,6 +12,7 @@ from harken.journal.journal import Journal
 from harken.journal.replay import IngestOf, replay_conversation, superseded
 from harken.journal.staging import remove_staged
 from harken.model.conversations import Grave, SavedRecord, Tombstone
+from harken.storage.enrichment.webhooks import tell
 from harken.storage.events import forget_rows
 from harken.storage.ports import Store, Transaction
 from harken.storage.positions import conversations_of_messages, message_counts
@@ -129,6 +130,7 @@ def forget(
             note_scrub(tx)
             doomed = plan.tombstones[start : start + _AT_ONCE]
             forget_rows(tx, doomed)
+            tell(tx, doomed[-1].at, forgotten=doomed)
             if journal is not None:
                 for folder in {tombstone.conversation_uid for tombstone in doomed}:
                     superseded(tx, journal, folder)

@@ -41,6 +41,7 @@ from harken.storage.conversations import (
     tombstones_of,
 )
 from harken.storage.enrichment.consent import note_imported
+from harken.storage.enrichment.webhooks import foresee_webhooks
 from harken.storage.events import Ingest
 from harken.storage.ports import Store, Transaction
 from harken.storage.records.rows import find_kept
@@ -318,7 +319,7 @@ class Recorder:
 
     def ingest(self, tx: Transaction) -> Ingest:
         """Make what turns events into rows, with this recorder's rules."""
-        return Ingest(tx, self.min_message_tokens, self.config.tool_text_chars)
+        return Ingest(tx, self.min_message_tokens, self.config.tool_text_chars, self.now)
 
     @contextmanager
     def _writing(self, conversations: Sequence[str]) -> Iterator[_Writing]:
@@ -330,6 +331,7 @@ class Recorder:
         try:
             with self.store.writing(of=conversations) as tx:
                 writing = _Writing(self, tx, self.ingest(tx))
+                foresee_webhooks(tx)
                 if self.journal is not None:
                     writing.bring_in_tails(self.journal, conversations)
                 try:

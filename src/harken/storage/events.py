@@ -10,7 +10,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any, cast
 
-from sqlalchemy import ColumnElement, Row, Select, Table, and_, bindparam, delete, func, select, update
+from sqlalchemy import ColumnElement, Row, Select, Table, bindparam, delete, func, update
 from sqlalchemy.exc import DBAPIError
 
 from harken.errors import StoreCorruptError
@@ -44,6 +44,7 @@ from harken.storage.conversations import (
 )
 from harken.storage.enrichment.segments import drop_orphans, drop_segment_summaries
 from harken.storage.enrichment.summaries import drop_summaries_of, drop_summaries_with, drop_summary_work
+from harken.storage.enrichment.webhooks import tell
 from harken.storage.entries import BLANK_ENTRY, add_entries, gets_vector, is_searchable, remove_entries
 from harken.storage.ports import MESSAGE_SOURCE, Transaction, batches, rows_by
 from harken.storage.positions import STEP, last_position
@@ -60,7 +61,7 @@ from harken.storage.records.marks import (
     untitle,
     weigh_anew_in,
 )
-from harken.storage.records.rows import SOURCE_OF_FOLDER, apply_kept, each_kept, forget_kept, has_kept
+from harken.storage.records.rows import SOURCE_OF_FOLDER, KeptChange, apply_kept, each_kept, forget_kept, has_kept
 from harken.storage.state import apply_core_fact, core_facts, count_up, drop_given, redaction_counts
 from harken.storage.tables import (
     REPAIR,
@@ -145,12 +146,17 @@ class Ingest:
     Args:
         min_message_tokens: shorter messages get no vector.
         tool_text_chars: how much of a tool call or result search sees.
+        now: the moment, for webhooks; None where nobody is to be told of what is applied.
     """
 
-    def __init__(self, tx: Transaction, min_message_tokens: int, tool_text_chars: int) -> None:
+    def __init__(
+        self, tx: Transaction, min_message_tokens: int, tool_text_chars: int, now: Callable[[], datetime] | None = None
+    ) -> None:
         self._tx = tx
         self._min_message_tokens = min_message_tokens
         self._tool_text_chars = tool_text_chars
+        self.now = now
+        self._saved: list[tuple[SavedRecord, bool]] = []
         self._row_ids: dict[str, int] = {}
         self._place_of: dict[str, tuple[int | None, tuple[str, ...]]] = {}
         self._new_conversations: set[int] = set()
@@ -192,6 +198,9 @@ class Ingest:
         if not checked and fresh:
             weigh_anew_in(self._tx, {event.conversation_uid for event in fresh})
         self._say(wanted)
+        if self.now is not None and (fresh or self._saved):
+            tell(self._tx, self.now(), fresh, self._saved, project_of=lambda uid: self._place(uid)[0])
+            self._saved = []
         return len(fresh)
 
     def _say(self, events: Iterable[Event]) -> None:
@@ -213,8 +222,8 @@ class Ingest:
                 self._place_of.pop(event.conversation_uid, None)
             elif isinstance(event, CoreFact):
                 apply_core_fact(self._tx, event)
-            elif isinstance(event, SavedRecord):
-                apply_kept(self._tx, event)
+            elif isinstance(event, SavedRecord) and (change := apply_kept(self._tx, event)):
+                self._saved.append((event, change is KeptChange.NEW))
 
     def unknown(self, events: Sequence[Event]) -> list[Event]:
         """The events without those that were applied before or belong to something forgotten."""
@@ -456,22 +465,6 @@ def drop_damaged_rows(tx: Transaction, folder: str, names: Collection[EventName]
             if kind is Message:
                 remove_entries(tx, entries.c.ref_uid.in_(uids), is_indexed=False)
             tx.connection.execute(delete(table).where(table.c.uid.in_(uids)))
-
-
-def stray_rows(tx: Transaction, fix: bool) -> int:
-    """How many rows are of no conversation and no tenant that there is; to fix that is to remove them."""
-    known = select(conversations.c.id).where(conversations.c.tenant == tx.tenant)
-    count = 0
-    for table in (conversations, segments, exchanges, messages, entries):
-        lost = table.c.tenant != tx.tenant
-        if table is not conversations:
-            lost |= and_(table.c.conversation_id.is_not(None), table.c.conversation_id.not_in(known))
-        if table is entries:
-            lost |= and_(entries.c.source == MESSAGE_SOURCE, entries.c.conversation_id.is_(None))
-        count += int(tx.connection.execute(select(func.count()).select_from(table).where(lost)).scalar_one())
-        if fix:
-            tx.connection.execute(delete(table).where(lost))
-    return count
 
 
 def _date(tx: Transaction, conversation_uid: str, moment: datetime) -> None:

@@ -9,11 +9,11 @@ from datetime import UTC, date, datetime
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Insert, Table, Text, and_, bindparam, case, func, literal_column, null, select
+from sqlalchemy import Insert, Table, Text, and_, bindparam, case, delete, func, literal_column, null, select
 
 from harken.model.conversations import REDACTED, CoreFact
 from harken.model.lookups import HookTimes
-from harken.storage.ports import Dialect, RowCount, Transaction, rows_by
+from harken.storage.ports import MESSAGE_SOURCE, Dialect, RowCount, Transaction, rows_by
 from harken.storage.tables import (
     conversations,
     core_memory,
@@ -28,6 +28,7 @@ from harken.storage.tables import (
     messages,
     reader,
     same,
+    segments,
     settings,
     summaries,
     vectors,
@@ -375,3 +376,19 @@ def redaction_counts(metadata: Iterable[Mapping[str, Any]]) -> dict[str, int]:
             if isinstance(amount, int):
                 counts[f"redacted:{kind}"] = counts.get(f"redacted:{kind}", 0) + amount
     return counts
+
+
+def stray_rows(tx: Transaction, fix: bool) -> int:
+    """How many rows are of no conversation and no tenant that there is; to fix that is to remove them."""
+    known = select(conversations.c.id).where(conversations.c.tenant == tx.tenant)
+    count = 0
+    for table in (conversations, segments, exchanges, messages, entries):
+        lost = table.c.tenant != tx.tenant
+        if table is not conversations:
+            lost |= and_(table.c.conversation_id.is_not(None), table.c.conversation_id.not_in(known))
+        if table is entries:
+            lost |= and_(entries.c.source == MESSAGE_SOURCE, entries.c.conversation_id.is_(None))
+        count += int(tx.connection.execute(select(func.count()).select_from(table).where(lost)).scalar_one())
+        if fix:
+            tx.connection.execute(delete(table).where(lost))
+    return count

@@ -90,6 +90,10 @@ _COMMANDS = {
         "rules": "List the rules and preferences that you have stated, newest first; confirm one, drop one."
     },
     "cli.past": {"rag": "Past conversations that come back by themselves: show and change how."},
+    "operations.webhooks": {
+        "webhook": "Tell other programs what is recorded, remembered, forgotten or due for review: signed, with ids "
+        "and times, never with words.",
+    },
     "operations.searching": {
         "search": "Find what was said or saved, by word and by meaning; code, commits and documents with --source.",
         "show": "Show a message in its surroundings, an exchange, a whole conversation, a memory or an experience.",
@@ -134,7 +138,7 @@ SECTIONS = {
     ),
     "Server and upkeep": (
         *("serve", "worker", "embeddings", "summarizer", "doctor", "bench", "backup", "restore", "export", "reindex"),
-        "migrate",
+        *("migrate", "webhook"),
     ),
 }
 

@@ -72,6 +72,8 @@ def _until_idle(session: CommandSession, harken: Harken, as_json: bool) -> None:
     with suppress(MissingExtraError):
         if harken.topics.is_due():
             harken.topics.refresh()
+    if told := harken.webhooks.deliver():
+        session.note(f"Told webhooks of {counted(told, 'event')}.")
     for report in harken.background.status():
         if report.blocked_reason:
             session.note(f"{report.name}: {report.blocked_reason}")

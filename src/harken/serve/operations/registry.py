@@ -16,6 +16,7 @@ from harken.serve.operations import (
     searching,
     status,
     values,
+    webhooks,
     workspace,
 )
 from harken.serve.operations.operation import AnyOperation
@@ -33,6 +34,7 @@ _ALL: tuple[AnyOperation, ...] = (
     *experiences.OPERATIONS,
     *values.OPERATIONS,
     *workspace.OPERATIONS,
+    *webhooks.OPERATIONS,
 )
 OPERATIONS = {each.name: each for each in _ALL if each.answer is not NoneType}
 COMMANDS = {each.words: each for each in _ALL if each.show is not None}

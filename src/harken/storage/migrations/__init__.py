@@ -12,7 +12,10 @@ from sqlalchemy import Connection, inspect, text
 
 from harken.errors import SchemaError
 
-HEAD = "0014"
+HEAD = "0018"
+# The oldest schema whose Harken may go on with the tables of `HEAD`: since then versions have only added what may be
+# left out. A server's processes are upgraded one after the other, with clients at work; see docs/operating.md.
+SERVES_FROM = "0014"
 # Alembic keeps what it works on in module globals, so two stores cannot be upgraded in two threads at once.
 _ONE_AT_A_TIME = threading.Lock()
 

@@ -16,12 +16,13 @@ from sqlalchemy import (
     text,
 )
 
-from harken.storage.tables import metadata
+from harken.storage.enrichment.webhooks import webhooks
 
 # The oldest version that was released. Those before it, 0001 to 0010, are known to `adopt`.
 FIRST = "0011"
 
-ALL_TABLES: dict[str, Table] = dict(metadata.tables)
+# The tables of `webhooks` stand beside their queries, and are known once that module is imported.
+ALL_TABLES: dict[str, Table] = dict(webhooks.metadata.tables)
 
 # What no two rows may have in common, of tables whose rows have no `uid`.
 _KEYS = {
@@ -76,6 +77,7 @@ _INDEXES = {
     "ix_ratings_ref": ("ratings", "ref_uid", ""),
     "ix_ratings_conversation": ("ratings", "conversation_uid", ""),
     "ix_checks_at": ("checks", "at", "outcome IS NOT NULL"),
+    "ix_deliveries_waiting": ("deliveries", "webhook_id due_at", "state = 'waiting'"),
 }
 
 # What `adopt` changes. Exchanges were counted as they were recorded; rows were not always made then: a journal that was

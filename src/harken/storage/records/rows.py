@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from enum import Enum
 from functools import cache
 from itertools import starmap
 from typing import Any
@@ -133,35 +134,47 @@ SOURCE_OF_FOLDER = {KEPT_FOLDERS[source]: source for source in KEPT}
 _SHORTEST_BEGINNING = 4
 
 
-def apply_kept(tx: Transaction, kept: SavedRecord) -> None:
-    """Bring a record to this state, unless it was forgotten or is in a later one; without fields, forget it."""
+class KeptChange(Enum):
+    """What `apply_kept` did to a record that is there afterwards."""
+
+    NEW = "new"
+    CHANGED = "changed"
+
+
+def apply_kept(tx: Transaction, kept: SavedRecord) -> KeptChange | None:
+    """Bring a record to this state, unless it was forgotten or is in a later one; without fields, forget it.
+
+    None where it is not there afterwards, or was in this state before.
+    """
     if kept.fields is None:
         forget_kept(tx, kept)
-        return
+        return None
     source = KEPT[kept.source]
     table = source.table
     present = tx.connection.execute(tx.select(table).where(table.c.uid == kept.uid)).first()
     if (present is not None and present.updated_at > kept.at) or find_tombstones(tx, [kept.uid]):
-        return
+        return None
     project_id = None if kept.project is None else ensure_project(tx, kept.project)
     row = {"project_id": project_id, "updated_at": kept.at, **source.row(kept)}
     if present is None:
         tx.insert(table, [{"uid": kept.uid, **row}])
     elif all(present._mapping[name] == value for name, value in row.items()):
-        return
+        return None
     else:
         tx.update(table, table.c.uid == kept.uid, **row)
+    change = KeptChange.NEW if present is None else KeptChange.CHANGED
     seen = source.entries(kept)
     if present is not None:
         shared = ("project_id", "trust", "created_at")
         before = source.entries(replace(kept, fields=source.fields(present)))
         if before == seen and all(present._mapping[name] == row[name] for name in shared):
             # Made anew they would wait for their vectors.
-            return
+            return change
     drop_record_entries(tx, kept.source, [kept.uid])
     head = RecordHead(kept.source, kept.uid, row["created_at"], project_id, Trust(row["trust"]))
     add_record_entries(tx, [(head, seen)])
     weigh_anew(tx, ratings_of(tx, [kept.uid]))
+    return change
 
 
 def forget_kept(tx: Transaction, kept: SavedRecord) -> None:
