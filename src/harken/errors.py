@@ -13,6 +13,7 @@ HarkenError
 │   ├── StoreReadOnlyError the home cannot be written
 │   ├── StoreCorruptError  the database file is damaged
 │   └── SchemaError        made by another version of Harken
+│       └── SchemaBehindError  a server's tables are yet to be made or upgraded by `harken migrate`
 ├── JournalError           the journal cannot be read or written
 ├── TranscriptError        a file is not a transcript of the format
 ├── ImportStoppedError     a process that read for an import has ended
@@ -94,6 +95,10 @@ class StoreCorruptError(StoreError):
 
 class SchemaError(StoreError):
     """The database was made by another version of Harken."""
+
+
+class SchemaBehindError(SchemaError):
+    """A server's tables are not made yet, or not upgraded: `harken migrate` does it."""
 
 
 class JournalError(HarkenError):

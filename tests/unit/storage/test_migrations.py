@@ -10,6 +10,7 @@ from sqlalchemy import Connection
 from harken.model.conversations import Role
 from harken.storage import migrations
 from harken.storage.conversations import messages_of
+from harken.storage.migrations.schema import ALL_TABLES
 from harken.storage.ports import RowScope
 from harken.storage.positions import STEP
 from harken.storage.sqlite.fulltext import MARK, VIEW
@@ -51,6 +52,17 @@ def test_the_newest_version_is_the_last_of_the_chain() -> None:
     config = Config()
     config.set_main_option("script_location", "harken.storage:migrations")
     assert ScriptDirectory.from_config(config).get_heads() == [migrations.HEAD]
+
+
+def test_since_the_oldest_harken_that_may_go_on_nothing_was_taken_away_and_nothing_has_to_be_given() -> None:
+    """A server's old processes write to the new tables until they are replaced."""
+    told = (Path(__file__).parent / f"columns_{migrations.SERVES_FROM}.txt").read_text(encoding="utf-8").splitlines()
+    old = {name: set(columns.split()) for name, columns in (line.split(":") for line in told)}
+    for name, columns in old.items():
+        present = {column.name: column for column in ALL_TABLES[name].columns}
+        assert columns <= present.keys(), name
+        asked = {each for each, column in present.items() if not (column.nullable or column.server_default)}
+        assert asked <= columns, name
 
 
 def test_what_an_older_full_text_has_indexed_learns_what_is_not_to_be_trusted(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from importlib import resources
 
 from sqlalchemy import Connection, text
 
-from harken.errors import StoreError, UsageError
+from harken.errors import SchemaBehindError, SchemaError, StoreError, UsageError
 from harken.storage import migrations
 from harken.storage.migrations.schema import ALL_TABLES
 from harken.storage.positions import TURNS_OUT_OF_TIME
@@ -21,6 +21,35 @@ _OWN_LETTERS = ("arabic", "armenian", "greek", "hindi", "nepali", "russian", "se
 _POSITIONS_SINCE = "0011"
 # From then on a role that is not the owner may be allowed to vacuum.
 _MAINTAIN_SINCE = (17,)
+
+# How far back Harken can go on with these tables, where an older one finds it.
+_SERVES = "serves Harken from schema "
+_WALLED = text("""
+    SELECT c.relname FROM pg_class c JOIN pg_policy p ON p.polrelid = c.oid
+    WHERE c.relnamespace = current_schema()::regnamespace AND c.relrowsecurity AND p.polname = 'of_tenant'
+        AND pg_get_expr(p.polqual, p.polrelid) = '(tenant = current_setting(''harken.tenant''::text, true))'""")
+
+
+def serves_from(connection: Connection) -> str:
+    """The oldest schema whose Harken can go on with these tables; empty where nothing says it."""
+    told = connection.execute(text("SELECT obj_description(to_regclass('alembic_version'), 'pg_class')")).scalar() or ""
+    return told.removeprefix(_SERVES) if told.startswith(_SERVES) else ""
+
+
+def check_version(place: str, version: str | None, oldest: str) -> None:
+    """See that this Harken knows the tables, or a newer one has left them as it needs them.
+
+    Raises:
+        SchemaBehindError: they are not made yet, or not upgraded.
+        SchemaError: they are a newer Harken's.
+    """
+    if version is None:
+        raise SchemaBehindError(f"{place} has no tables of Harken yet. Make them: harken --store URL migrate")
+    found = f"{place} has schema {version}, this Harken needs {migrations.HEAD}"
+    if version < migrations.HEAD:
+        raise SchemaBehindError(f"{found}. Try: harken --store URL migrate")
+    if version > migrations.HEAD and not (oldest and oldest <= migrations.HEAD):
+        raise SchemaError(f"{found}. Try: pip install -U harken")
 
 
 def migrate(connection: Connection, language: str | None, role: str | None) -> None:
@@ -41,7 +70,12 @@ def migrate(connection: Connection, language: str | None, role: str | None) -> N
         connection.exec_driver_sql(statement.replace("{schema}", schema).replace("%", "%%"))
     if before is not None and before < _POSITIONS_SINCE:
         _index_out_of_time(connection)
+    connection.exec_driver_sql(f"COMMENT ON TABLE alembic_version IS '{_SERVES}{migrations.SERVES_FROM}'")
+    walled = set(connection.execute(_WALLED).scalars())
     for table in (*ALL_TABLES, WORDS):
+        # To wall one anew keeps everybody out of it until all is done, while clients are at work.
+        if table in walled:
+            continue
         # A second wall: whoever is not the owner sees the rows of the tenant that the transaction was bound to.
         connection.exec_driver_sql(f"ALTER TABLE {table} ENABLE ROW LEVEL SECURITY")
         connection.exec_driver_sql(f"DROP POLICY IF EXISTS of_tenant ON {table}")

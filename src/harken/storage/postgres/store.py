@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -11,7 +12,7 @@ from pathlib import Path
 import psycopg
 from sqlalchemy import URL, text
 
-from harken.errors import SchemaError, StoreError, UsageError
+from harken.errors import StoreBusyError, StoreError, UsageError
 from harken.log import Log
 from harken.storage import migrations
 from harken.storage.migrations import Migrated
@@ -34,6 +35,7 @@ from harken.storage.postgres.vectors import PgvectorIndex
 
 _LISTEN_SECONDS = 1.0
 _RECONNECT_SECONDS = 3.0
+_MIGRATION_ATTEMPTS, _MIGRATION_PAUSE_SECONDS = 40, 0.7
 # A message is a row of each of the last two, often begins an exchange, and at times a conversation.
 _RECORDED = ("conversations", "segments", "exchanges", "messages", "entries")
 
@@ -44,7 +46,8 @@ class PostgresStore:
     """A `Store` of one tenant on a PostgreSQL server.
 
     Raises:
-        SchemaError: the database was not made, or not upgraded, by `harken migrate`.
+        SchemaBehindError: the database was not made, or not upgraded, by `harken migrate`.
+        SchemaError: it was upgraded to what this Harken cannot go on with.
         StoreError: the server cannot be reached, or refuses the login.
     """
 
@@ -62,12 +65,8 @@ class PostgresStore:
         try:
             with self._translated(), self._engine.connect() as connection:
                 version = migrations.current_version(connection)
-            if version is None:
-                raise SchemaError(f"{self.url} has no tables of Harken yet. Make them: harken --store URL migrate")
-            if version != migrations.HEAD:
-                newer = version > migrations.HEAD
-                fix = "pip install -U harken" if newer else "harken --store URL migrate"
-                raise SchemaError(f"{self.url} has schema {version}, this Harken needs {migrations.HEAD}. Try: {fix}")
+                serves_from = schema.serves_from(connection)
+            schema.check_version(self.url, version, serves_from)
         except BaseException:
             self._engine.dispose()
             raise
@@ -180,9 +179,19 @@ def migrate(url: URL, language: str | None = None, role: str | None = None) -> M
     """
     engine = make_engine(url)
     try:
-        with translated(shown(url)), engine.begin() as connection:
-            before = migrations.current_version(connection)
-            schema.migrate(connection, language, role)
-            return Migrated(before, migrations.HEAD)
+        for attempts_left in reversed(range(_MIGRATION_ATTEMPTS)):
+            try:
+                with translated(shown(url)), engine.begin() as connection:
+                    # Whoever waits for a table keeps others out of it. After a second the server looks who waits for
+                    # each other, and might end a client's transaction instead of this one.
+                    connection.exec_driver_sql("SET LOCAL lock_timeout = '500ms'")
+                    before = migrations.current_version(connection)
+                    schema.migrate(connection, language, role)
+                    return Migrated(before, migrations.HEAD)
+            except StoreBusyError:
+                if not attempts_left:
+                    raise
+                time.sleep(_MIGRATION_PAUSE_SECONDS)
+        raise AssertionError("the last attempt returns or raises")
     finally:
         engine.dispose()

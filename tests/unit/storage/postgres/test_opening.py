@@ -15,7 +15,7 @@ from harken.engine import Harken
 from harken.errors import ConfigError, HarkenError, SchemaError, StoreError, StoreReadOnlyError, UsageError
 from harken.model.conversations import Role
 from harken.storage.conversations import messages_of
-from harken.storage.migrations import Migrated
+from harken.storage.migrations import HEAD, Migrated
 from harken.storage.open import migrate_store, open_store
 from harken.storage.ports import RowScope
 from harken.testing.store_conformance.asking import differing_traits, found, keep, text_problems
@@ -170,7 +170,22 @@ class TestSchema:
                 assert differing_traits(store) == []
                 assert len(found(store, "call")) == 1
 
+    def test_a_newer_schema_that_still_serves_this_harken(
+        self, postgres: PostgresServer, server_url: URL, tmp_path: Path
+    ) -> None:
+        for statement in (
+            "UPDATE alembic_version SET version_num = '9999'",
+            f"COMMENT ON TABLE alembic_version IS 'serves Harken from schema {HEAD}'",
+        ):
+            postgres.execute(statement, server_url.database)
+        talk = Talk("town")
+        talk.say("zebra one")
+        with closing(open_store(text_of(server_url), tmp_path)) as store:
+            keep(store, talk)
+            assert len(found(store, "zebra")) == 1
+
     def test_a_newer_schema(self, postgres: PostgresServer, server_url: URL, tmp_path: Path) -> None:
+        postgres.execute("COMMENT ON TABLE alembic_version IS 'serves Harken from schema 9998'", server_url.database)
         postgres.execute("UPDATE alembic_version SET version_num = '9999'", server_url.database)
         assert "pip install -U" in refusal(server_url, tmp_path, SchemaError)
         with pytest.raises(SchemaError):
