@@ -65,6 +65,7 @@ class Caller:
         is_owner: whether the owner of the memory types it, at the command line or in a chat.
         talk: the conversation of the chat in which it is typed.
         progress: told (done, in all) by operations that take long.
+        once: the caller's own name for this very call, empty without one: a message recorded by it is kept once.
     """
 
     directory: Path | None = None
@@ -72,6 +73,7 @@ class Caller:
     is_owner: bool = False
     talk: ContextSession | None = None
     progress: Callable[[int, int], None] = field(default=lambda _done, _all: None)
+    once: str = ""
 
     def reach(self, path: str | None, roots: Sequence[Path]) -> Path | None:
         """The real place of a path, which may be relative to the caller's directory; None names that directory.
