@@ -7,6 +7,7 @@ HarkenError
 ├── AccessError            who asks may not
 │   ├── KeyRefusedError    a key is unknown, expired or revoked
 │   └── ScopeError         a key, or what a space grants, does not reach that far
+├── RepeatedRequestError   the same request is being answered at this moment
 ├── ContextAssemblyError   a context cannot be put together
 │   └── InvalidContextTypeError  a type of context that there is none of; a UsageError too
 ├── MissingExtraError      an optional dependency is not installed
@@ -62,6 +63,10 @@ class KeyRefusedError(AccessError):
 
     def __init__(self) -> None:
         super().__init__("This key is not valid. Ask whoever manages the team for another: harken key create")
+
+
+class RepeatedRequestError(HarkenError):
+    """The same request is being answered at this moment."""
 
 
 class ScopeError(AccessError):

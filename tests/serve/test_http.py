@@ -19,7 +19,8 @@ from harken.engine import Harken
 from harken.serve.daemon.paths import DaemonPaths
 from harken.serve.daemon.run import Daemon
 from harken.serve.http.guard import Guard
-from harken.serve.http.routes import make_app, openapi
+from harken.serve.http.openapi import openapi
+from harken.serve.http.routes import make_app
 from harken.serve.operations.registry import OPERATIONS
 from harken.storage.tables import retrievals
 from verbs import REFUSED, WRONG, calls, check_answer, check_sentence, fill, make_project

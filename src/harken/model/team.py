@@ -235,3 +235,27 @@ class Speaker:
             "scopes": [scope.value for scope in KeyScope if scope in self.scopes],
             "spaces": [{**space.view(), "access": access.value} for space, access in self.spaces],
         }
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEntry:
+    """One request of a team's server: never any text.
+
+    Attributes:
+        principal: the id of whom it was made for; likewise the key.
+        space: the id of the space that was named; None where none was.
+        verb: the operation.
+        via: by which door: `http`, `mcp` or `view`.
+        status: as HTTP says how it was answered.
+        ids: of what it was about, and of what it brought or changed.
+    """
+
+    at: datetime
+    team: str
+    principal: str
+    key: str | None
+    space: str | None
+    verb: str
+    via: str
+    status: int
+    ids: tuple[str, ...] = ()

@@ -255,6 +255,7 @@ _changing: Callable[..., Operation[Any, Experience]] = partial(
     answer=WrittenView,
     view=lambda one, _wanted: one.written_view(),
     effect=Effect.CHANGES,
+    scope="remember",
     shell_view=Experience.written_view,
 )
 OPERATIONS = (
@@ -265,6 +266,7 @@ OPERATIONS = (
         lambda harken, wanted, caller: harken.experiences.start(**wanted.given(harken, caller)),
         "Begin an experience",
         effect=Effect.ADDS,
+        scope="remember",
         help="Begin an experience; a project and an agent have one at a time.",
         show=lambda printer, one: printer.say(f"Started {one.uid}"),
     ),
@@ -338,6 +340,7 @@ OPERATIONS = (
         ReviewArguments,
         _review,
         effect=Effect.CHANGES,
+        scope="remember",
         show=_show_review,
         shell_view=lambda found: found.written_view() if isinstance(found, Experience) else view_of(found),
     ),

@@ -125,6 +125,7 @@ OPERATIONS = (
         RecordedView,
         lambda found, _wanted: view_of(RecordedView, found),
         Effect.ADDS,
+        scope="record",
     ),
     Operation(
         "recall",

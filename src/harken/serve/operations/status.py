@@ -314,6 +314,8 @@ OPERATIONS = (
         ),
         "Status",
         StatusAnswer,
+        # It tells of the machine as well: folders, and what the whole database takes.
+        scope="admin",
         help="Show how much there is, and how it stands.",
         show=_show_status,
     ),
