@@ -196,7 +196,7 @@ class TestWrong(Sharing):
 def test_answers_have_the_keys_of_the_command_line(cli: CommandLine, tmp_path: Path) -> None:
     with Harken(cli.home, settings={"embedder": "none"}, env={}) as harken:
         http, ids = Http(make_app(harken, Daemon(harken, DaemonPaths(str(tmp_path))))), fill(harken)
-        answers = {name: http.verb(name, arguments).json() for name, arguments in calls(ids)[:9]}
+        answers = {name: http.verb(name, arguments).json() for name, arguments in calls(ids)[:11]}
     shown = cli("search", "quay", "--json").json()
     assert shown.keys() <= answers["search"].keys()
     assert shown["hits"][0].keys() <= answers["search"]["hits"][0].keys()

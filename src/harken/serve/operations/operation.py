@@ -291,6 +291,14 @@ class Operation(Generic[Wanted, Found]):
 
 
 AnyOperation = Operation[Any, Any]
+
+
+def next_offset_of(found: Sequence[object], wanted: Any) -> int | None:
+    """Where the page after this one begins: of what was found from the page on, one more than it has; else None."""
+    end: int = wanted.offset + wanted.limit
+    return end if len(found) > wanted.limit else None
+
+
 _NUMBERED = "last_listed.json"
 
 

@@ -22,6 +22,7 @@ from harken.serve.operations.operation import (
     Operation,
     Printer,
     Project,
+    next_offset_of,
     view_of,
 )
 from harken.text.dates import parse_since
@@ -342,8 +343,7 @@ OPERATIONS = (
         "List memories",
         MemoriesAnswer,
         lambda found, wanted: MemoriesAnswer(
-            memories=view_of(found[: wanted.limit]),
-            next_offset=wanted.offset + wanted.limit if len(found) > wanted.limit else None,
+            memories=view_of(found[: wanted.limit]), next_offset=next_offset_of(found, wanted)
         ),
         command="memory list",
         help="List memories, newest first.",
