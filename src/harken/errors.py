@@ -7,6 +7,7 @@ HarkenError
 ├── AccessError            who asks may not
 │   ├── KeyRefusedError    a key is unknown, expired or revoked
 │   └── ScopeError         a key, or what a space grants, does not reach that far
+│       └── SpaceReadOnlyError  a space may only be read; a StoreReadOnlyError too
 ├── RepeatedRequestError   the same request is being answered at this moment
 ├── ContextAssemblyError   a context cannot be put together
 │   └── InvalidContextTypeError  a type of context that there is none of; a UsageError too
@@ -128,6 +129,10 @@ class StoreCorruptError(StoreError):
 
 class SchemaError(StoreError):
     """The database was made by another version of Harken."""
+
+
+class SpaceReadOnlyError(ScopeError, StoreReadOnlyError):
+    """Who asks may only read in a space."""
 
 
 class JournalError(HarkenError):

@@ -2,88 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from harken.config.settings import environment, load_settings
 from harken.engine.engine import Harken
-from harken.model.team import Access, ApiKey, Grant, KeyScope, NewKey, Principal, PrincipalKind, Speaker, TeamSpace
+from harken.engine.members import Members, hash_of
+from harken.engine.requests import Requests
+from harken.engine.team_memory import Seat, TeamMemory
+from harken.errors import KeyRefusedError, NotFoundError, StoreError
+from harken.log import Log
+from harken.model.team import COMMON, EVERY_SCOPE, Access, Principal, PrincipalKind, Speaker, TeamSpace
+from harken.storage.entries import has_entries
+from harken.storage.open import open_server
+from harken.storage.team import people
+from harken.storage.team.keys import USED_EVERY, note_used
+from harken.storage.team.spaces import list_spaces, readable_spaces
 
 if TYPE_CHECKING:
     from harken.providers.embedder import Embedder
 
+OPERATOR = "operator"
+# Spaces that nobody has asked for so long are let go, and looked for so often.
+_IDLE_SECONDS, _LOOKED_EVERY_SECONDS = 600.0, 30.0
+_READERS = 16
 
-class Members:
-    """Principals, keys, groups, spaces and grants; every verb says first who asks for it."""
-
-    def operator(self, team: str | None = None) -> Speaker:
-        """Whoever holds the database: may manage everything in a team, that of the settings unless one is named."""
-        raise NotImplementedError
-
-    def create_principal(
-        self,
-        by: Speaker,
-        name: str,
-        kind: PrincipalKind = PrincipalKind.USER,
-        email: str | None = None,
-        is_admin: bool = False,
-    ) -> Principal:
-        """Make a principal with a private space."""
-        raise NotImplementedError
-
-    def principals(self, by: Speaker) -> list[Principal]:
-        """Everybody in the team."""
-        raise NotImplementedError
-
-    def create_key(
-        self,
-        by: Speaker,
-        principal: str | None = None,
-        scopes: Collection[KeyScope] | None = None,
-        spaces: Sequence[str] | None = None,
-        expires: datetime | None = None,
-    ) -> NewKey:
-        """Make a key for oneself, or, as an administrator, for another principal by name or id."""
-        raise NotImplementedError
-
-    def list_keys(self, by: Speaker, principal: str | None = None) -> list[ApiKey]:
-        """One's own keys, or another's, newest first."""
-        raise NotImplementedError
-
-    def revoke_key(self, by: Speaker, key: str) -> ApiKey:
-        """Revoke a key by its id, or by how it begins."""
-        raise NotImplementedError
-
-    def rotate_key(self, by: Speaker, key: str, overlap_seconds: int = 0) -> NewKey:
-        """Make a key like another, which is revoked now or expires after the overlap."""
-        raise NotImplementedError
-
-    def create_space(self, by: Speaker, name: str) -> TeamSpace:
-        """Make a shared space; whoever asks administers it."""
-        raise NotImplementedError
-
-    def grant(self, by: Speaker, space: str, to: str, access: Access) -> Grant:
-        """Let a principal or a group, by name, read, write or administer a space."""
-        raise NotImplementedError
-
-    def revoke(self, by: Speaker, space: str, of: str) -> None:
-        """Take back what was granted."""
-        raise NotImplementedError
-
-    def grants(self, by: Speaker, space: str) -> list[Grant]:
-        """Who may do what in a space."""
-        raise NotImplementedError
+_log = Log(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Erased:
-    """What erasing a principal took away: how many records, and how many copies that others had of them."""
+@dataclass(slots=True)
+class _Opened:
+    """An open space, and when somebody last asked for it."""
 
-    principal: str
-    records: int
-    copies: int
+    harken: Harken
+    used_at: float
 
 
 class Team(Members):
@@ -94,6 +54,8 @@ class Team(Members):
         settings: values above the settings file and the environment; `store` has to be a server's URL.
         env: the environment; None takes the process's own.
         embedder: stands in place of the configured model.
+    Attributes:
+        requests: what members have asked: repeats, and the audit.
     Raises:
         ConfigError: the store is no server, or a setting is out of range.
         StoreError: the store cannot be opened.
@@ -108,7 +70,38 @@ class Team(Members):
         embedder: Embedder | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        raise NotImplementedError
+        self._env = environment() if env is None else env
+        self._open: dict[str, Any] = {"home": home, "settings": settings, "env": self._env, "now": now}
+        loaded = load_settings(home, self._env, settings).settings
+        self.name = loaded.tenant
+        self._server = open_server(loaded.store, loaded.tenant)
+        super().__init__(self._server.control_tables(), now, self._holds_something)
+        try:
+            # Its models are those of all spaces.
+            self._first = Harken(**self._open, embedder=embedder, store=self._server)
+        except BaseException:
+            self._server.close()
+            raise
+        self.requests = Requests(self._control, loaded.serve.audit_days, now)
+        self._lock = threading.RLock()
+        self._spaces: dict[str, _Opened] = {}
+        self._looked_at = time.monotonic()
+        self._behind = ThreadPoolExecutor(1, "harken-team")
+        self._noted: dict[str, datetime] = {}
+
+    def operator(self, team: str | None = None) -> Speaker:
+        """Whoever holds the database: may manage everything in a team, that of the settings unless one is named.
+
+        They see no private space by this.
+        """
+        name = team or self.name
+        with self._control.reading(name) as tx:
+            shared = [space for space in list_spaces(tx) if not space.is_private]
+        if COMMON not in [space.id for space in shared]:
+            shared.insert(0, TeamSpace(COMMON, name, COMMON))
+        seen = tuple((space, Access.ADMIN) for space in shared)
+        principal = Principal(OPERATOR, name, PrincipalKind.SERVICE, OPERATOR, self._now())
+        return Speaker(principal, None, EVERY_SCOPE, seen, is_operator=True)
 
     def speaker(self, token: str) -> Speaker:
         """Who speaks by a key, looked up anew each time, so that a revoked key is refused from then on.
@@ -116,7 +109,39 @@ class Team(Members):
         Raises:
             KeyRefusedError: it is unknown, has expired, or was revoked.
         """
-        raise NotImplementedError
+        now = self._now()
+        with self._control.of_key(hash_of(token)) as found:
+            if found is None or found[1].revoked or (found[1].expires and found[1].expires <= now):
+                raise KeyRefusedError
+            tx, key = found
+            try:
+                principal = people.find_principal(tx, key.principal)
+            except NotFoundError:
+                raise KeyRefusedError from None
+            seen = readable_spaces(tx, principal.id)
+        if key.spaces is not None:
+            seen = [(space, access) for space, access in seen if space.id in key.spaces]
+        if key.last_used is None or now - key.last_used >= USED_EVERY:
+            self._note_used(principal.team, key.id, now)
+        return Speaker(principal, key, key.scopes, tuple(seen))
+
+    def _note_used(self, team: str, key_id: str, now: datetime) -> None:
+        """Have it noted behind the answer that a key was used."""
+        with self._lock:
+            if (before := self._noted.get(key_id)) is not None and now - before < USED_EVERY:
+                return
+            self._noted[key_id] = now
+
+        def note() -> None:
+            try:
+                with self._control.writing(team) as tx:
+                    note_used(tx, key_id, now)
+            except StoreError as error:
+                _log.warning("key_use_not_noted", error_class=type(error).__name__)
+
+        # Where the team is being closed, it is noted with the next use.
+        with suppress(RuntimeError):
+            self._behind.submit(note)
 
     def speaker_of(self, email: str, team: str | None = None) -> Speaker:
         """Who has logged in with an address that a provider has vouched for.
@@ -124,43 +149,79 @@ class Team(Members):
         Raises:
             KeyRefusedError: no principal of the team has that address.
         """
-        raise NotImplementedError
+        with self._control.reading(team or self.name) as tx:
+            principal = people.principal_of_email(tx, email.strip().lower())
+            if principal is None:
+                raise KeyRefusedError
+            seen = readable_spaces(tx, principal.id)
+        return Speaker(principal, None, EVERY_SCOPE, tuple(seen))
 
     def memory(self, speaker: Speaker, space: str | None = None) -> Harken:
         """The memory as a speaker gets to see it; what is written goes to their own space, or the one named.
 
         Reading sees the union of the spaces that the speaker may read. The object is the team's: never close it, and
-        ask for it anew with each request.
+        ask for it anew with each request. In a space that they may only read, whatever writes is refused.
 
         Raises:
             NotFoundError: there is no space of that name that they may see.
-            ScopeError: they may not write there.
         """
-        raise NotImplementedError
+        named = speaker.own if space is None else speaker.space(space)
+        access = next(access for each, access in speaker.spaces if each.id == named.id)
+        return TeamMemory(self.opened(named), Seat(speaker, named, access))
 
-    def share(self, by: Speaker, uid: str, to: str) -> str:
-        """Copy a message, exchange, conversation, memory or experience into a space; the id of the copy."""
-        raise NotImplementedError
+    def opened(self, space: TeamSpace) -> Harken:
+        """A space as it is, without a speaker; the team's, and never to be closed."""
+        now = time.monotonic()
+        with self._lock:
+            if now - self._looked_at > _LOOKED_EVERY_SECONDS:
+                self._let_go(now)
+            known = self._spaces.get(space.tenant)
+            if known is None:
+                if space.tenant == self.name:
+                    known = _Opened(self._first, now)
+                else:
+                    known = _Opened(self._opened(space.tenant), now)
+                self._spaces[space.tenant] = known
+            known.used_at = now
+            return known.harken
 
-    def unshare(self, by: Speaker, uid: str, space: str | None = None) -> list[str]:
-        """Forget the copies of something, or those in one space; their ids."""
-        raise NotImplementedError
+    def _opened(self, tenant: str) -> Harken:
+        return Harken(**self._open, store=self._server.of_tenant(tenant), beside=self._first)
 
-    def export_principal(self, by: Speaker, principal: str, target: Path) -> int:
-        """Write everything of a principal to a file; how many lines."""
-        raise NotImplementedError
+    def _let_go(self, now: float) -> None:
+        """Close spaces that nobody has asked for in a while; whoever still has one can go on with it."""
+        self._looked_at = now
+        for tenant, known in list(self._spaces.items()):
+            if now - known.used_at > _IDLE_SECONDS and known.harken is not self._first:
+                del self._spaces[tenant]
+                known.harken.close()
 
-    def erase_principal(self, by: Speaker, principal: str) -> Erased:
-        """Erase a principal: no word of theirs stays in any table."""
-        raise NotImplementedError
+    def _holds_something(self, space: TeamSpace) -> bool:
+        with self._server.of_tenant(space.tenant).reading() as tx:
+            return has_entries(tx)
 
-    def start_workers(self) -> None:
-        """Embed and summarize in all spaces in the background from now on."""
-        raise NotImplementedError
+    def warm_up(self) -> None:
+        """Load the embedding model while nobody waits for it."""
+        self._first.chats.warm_up()
+
+    def queues(self) -> dict[str, int]:
+        """How much work waits in the spaces that are open in this process, by kind."""
+        with self._lock:
+            opened = [known.harken for known in self._spaces.values()]
+        waiting: Counter[str] = Counter()
+        for harken in opened:
+            waiting.update({report.name: report.waiting for report in harken.background.status()})
+        return dict(waiting)
 
     def close(self) -> None:
         """Stop the workers and give everything back."""
-        raise NotImplementedError
+        self._behind.shutdown()
+        with self._lock:
+            for known in self._spaces.values():
+                if known.harken is not self._first:
+                    known.harken.close()
+            self._spaces.clear()
+        self._first.close()
 
     def __enter__(self) -> Self:
         return self

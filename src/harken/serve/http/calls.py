@@ -108,8 +108,7 @@ class TeamCalls:
             return self.team.memory(call.speaker)
         is_read = call.operation.effect is Effect.READS
         space = call.speaker.space(call.space, Access.READ if is_read else Access.WRITE)
-        may_write = dict(_access(call.speaker))[space.id].allows(Access.WRITE)
-        return self.team.memory(call.speaker, space.id if may_write else None)
+        return self.team.memory(call.speaker, space.id)
 
     def _note(self, call: VerbCall, status: int, ids: list[str]) -> None:
         speaker = call.speaker
@@ -129,10 +128,6 @@ class TeamCalls:
         except HarkenError as error:
             # What was done is done, and said; that it is not written down stands in the log.
             _log.error("not_audited", verb=entry.verb, status=status, error_class=type(error).__name__)
-
-
-def _access(speaker: Speaker) -> Iterator[tuple[str, Access]]:
-    return ((space.id, access) for space, access in speaker.spaces)
 
 
 def _space_seen(speaker: Speaker, named: str | None) -> str | None:

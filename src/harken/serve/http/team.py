@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -22,6 +23,7 @@ from harken import __version__
 from harken.config.settings import Settings
 from harken.engine.team import Team
 from harken.errors import HarkenError, KeyRefusedError
+from harken.log import Log
 from harken.model.team import KeyScope, Speaker
 from harken.serve.http.bodies import LONGEST_ARGUMENTS, parse_body, read_body
 from harken.serve.http.calls import Answered, TeamCalls, VerbCall
@@ -42,17 +44,21 @@ _SPEAKER, _RATE = "harken.speaker", "harken.rate"
 _WRONG_KEYS = 60
 
 
+_log = Log(__name__)
+
+
 class TeamServer:
     """What the routes of a team's server share; see `make_team_app`."""
 
     def __init__(self, team: Team, settings: Settings) -> None:
         self.team = team
         self.settings = settings
-        self.metrics = Metrics(team.requests.queues)
+        self.metrics = Metrics(team.queues)
         self.calls = TeamCalls(team, self.metrics)
         self._rates = Rates(settings.serve.rate)
         self._wrong = Rates(_WRONG_KEYS)
         self.mcp = Mount(self._mcp_answer, _offered)
+        self.model = "loading"
 
     async def admitted(self, scope: Scope) -> tuple[Speaker, Mapping[str, str]] | Problem:
         """Who asks, and the headers that tell how often they still may; or why they may not."""
@@ -92,6 +98,17 @@ class TeamServer:
         """
         self.team.requests.check()
 
+    async def warm_up(self) -> None:
+        """Load the model, while what needs none is answered already."""
+        try:
+            await run_sync(self.team.warm_up)
+        except HarkenError as error:
+            # Words find things without it; whoever asks next tries again.
+            _log.warning("not_warmed_up", error_class=type(error).__name__)
+            self.model = "missing"
+        else:
+            self.model = "loaded"
+
     async def close(self) -> None:
         """End what is still being answered, and write down what was asked."""
         await self.mcp.close()
@@ -104,9 +121,11 @@ def make_team_app(team: Team, settings: Settings) -> Starlette:
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
+        warming = asyncio.create_task(server.warm_up())
         try:
             yield
         finally:
+            await warming
             await server.close()
 
     app = Starlette(
@@ -198,7 +217,7 @@ async def _readyz(server: TeamServer, _request: Request) -> Response:
         await run_sync(server.ready)
     except HarkenError as error:
         return problem_of(error).response()
-    return JSONResponse({"status": "ready", "model": server.team.requests.model_state()})
+    return JSONResponse({"status": "ready", "model": server.model})
 
 
 async def _describe(_request: Request) -> Response:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from typing_extensions import TypedDict
 
+from harken.errors import SpaceReadOnlyError
 from harken.model.arguments import Argument
 from harken.model.views import view_of
 from harken.serve.operations.operation import Caller, Effect, Operation
@@ -108,8 +110,10 @@ def _recall(harken: Harken, wanted: RecallArguments, caller: Caller) -> RecallAn
     quotes = chats.quotes_about(wanted.text, uid, str(caller.directory) if caller.directory else None)
     known = chats.given(uid) if uid and quotes else ()
     text, given = quotation_block(PAST, quotes, known, wanted.max_tokens, _MOST_CHARS)
-    if uid and given:
-        chats.note_given(uid, given, lambda: False, tokens.estimate(text), event=_RECALL)
+    # In a space that may only be read, nothing is noted, and so it is told again.
+    with suppress(SpaceReadOnlyError):
+        if uid and given:
+            chats.note_given(uid, given, lambda: False, tokens.estimate(text), event=_RECALL)
     # What was looked for is written down for `past log`; the caller waits for no transaction of its own.
     chats.retrievals.write()
     return RecallAnswer(text=text, items=[RecalledView(id=one, why=why) for one, why in given.items()])

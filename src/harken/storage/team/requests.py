@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from harken.storage.team.control import ControlTables, TeamTransaction
-from harken.storage.team.tables import audit, requests
 from sqlalchemy import text
 from sqlalchemy.dialects.postgresql import insert
 
@@ -18,6 +16,8 @@ from harken.errors import RepeatedRequestError, StoreBusyError, UsageError
 from harken.model.team import AuditEntry
 from harken.storage import migrations
 from harken.storage.postgres.connection import entered, writing_begins
+from harken.storage.team.control import ControlTables, TeamTransaction
+from harken.storage.team.tables import audit, requests
 
 KEPT_FOR = timedelta(hours=24)
 _AUDITED = ("at", "principal", "key", "space", "verb", "via", "status", "ids")
