@@ -45,6 +45,17 @@ def is_team_admin(speaker: Speaker) -> bool:
     return speaker.is_operator or (COMMON, Access.ADMIN) in [(space.id, access) for space, access in speaker.spaces]
 
 
+def require_team_admin(speaker: Speaker) -> None:
+    """Pass if somebody manages the team, and their key is for that.
+
+    Raises:
+        ScopeError: names what is missing.
+    """
+    speaker.require(KeyScope.ADMIN)
+    if not is_team_admin(speaker):
+        raise ScopeError(Access.ADMIN.value, COMMON)
+
+
 class Members:
     """Who is in a team, with which keys, and what they may see; `Team` adds what they see.
 
@@ -298,9 +309,7 @@ class Members:
         return {name: sorted(names[one] for one in members.get(group, ())) for group, name in sorted(known.items())}
 
     def _need_admin(self, by: Speaker) -> None:
-        by.require(KeyScope.ADMIN)
-        if not is_team_admin(by):
-            raise ScopeError(Access.ADMIN.value, COMMON)
+        require_team_admin(by)
 
 
 def _made(

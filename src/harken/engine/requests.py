@@ -9,9 +9,10 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from harken.engine.members import require_team_admin
 from harken.errors import HarkenError, SchemaError
 from harken.log import Log
-from harken.model.team import AuditEntry, KeyScope, Speaker
+from harken.model.team import AuditEntry, Speaker
 from harken.record.ids import new_uid
 from harken.storage.team.requests import (
     KEPT_FOR,
@@ -96,15 +97,25 @@ class Requests:
                 _log.error("audit_not_written", lines=len(self._waiting), error_class=type(error).__name__)
                 return
 
+    def close(self) -> None:
+        """Write what waits, and end; nothing is noted from then on but at once."""
+        with self._flushing:
+            timer, self._timer = self._timer, None
+        if timer is not None:
+            timer.cancel()
+            # One that has begun to write ends first.
+            timer.join()
+        self.flush()
+
     def audited(
         self, by: Speaker, principal: str | None, verb: str | None, since: datetime | None, limit: int, offset: int
     ) -> list[AuditEntry]:
         """Lines of the audit of the speaker's team, newest first.
 
         Raises:
-            ScopeError: the speaker does not administer the team.
+            ScopeError: the speaker does not manage the team.
         """
-        by.require(KeyScope.ADMIN)
+        require_team_admin(by)
         self.flush()
         with self._control.reading(by.principal.team) as tx:
             return list_entries(tx, principal, verb, since, limit, offset)

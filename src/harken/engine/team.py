@@ -216,6 +216,7 @@ class Team(Members):
     def close(self) -> None:
         """Stop the workers and give everything back."""
         self._behind.shutdown()
+        self.requests.close()
         with self._lock:
             for known in self._spaces.values():
                 if known.harken is not self._first:

@@ -11,10 +11,11 @@ from datetime import UTC, datetime
 from time import perf_counter
 from typing import Any
 
+from harken.engine.members import require_team_admin
 from harken.engine.team import Team
-from harken.errors import HarkenError, UsageError
+from harken.errors import HarkenError, ScopeError, UsageError
 from harken.log import Log
-from harken.model.team import Access, AuditEntry, KeyScope, Speaker, TeamSpace
+from harken.model.team import COMMON, Access, AuditEntry, KeyScope, Speaker, TeamSpace
 from harken.serve.http.metrics import Metrics
 from harken.serve.http.problems import problem_of
 from harken.serve.operations.operation import AnyOperation, Caller, Effect
@@ -81,10 +82,22 @@ class TeamCalls:
             self._note(call, status, [*_ids_named(call.given), *ids])
             self._metrics.answered(call.operation.name, call.via, status, perf_counter() - began)
 
+    def require_host(self, speaker: Speaker) -> None:
+        """Pass if somebody manages the team whose server this is: they may know of the machine, and of all teams.
+
+        Raises:
+            ScopeError: they do not.
+        """
+        require_team_admin(speaker)
+        if speaker.principal.team != self.team.name:
+            raise ScopeError(Access.ADMIN.value, COMMON)
+
     def _answer(self, call: VerbCall) -> Answered:
         operation, speaker = call.operation, call.speaker
         if operation.scope:
             speaker.require(KeyScope.of(operation.scope))
+        if operation.scope == KeyScope.ADMIN and not operation.is_of_team:
+            self.require_host(speaker)
         target: Any = TeamMember(self.team, speaker) if operation.is_of_team else self._memory(call)
         if not call.once or operation.effect is Effect.READS or operation.is_secret or _only_asks(call):
             return Answered(self._run(call, target, ""))

@@ -12,12 +12,12 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
 from harken.errors import (
+    AccessError,
     ConfigError,
     HarkenError,
     KeyRefusedError,
     NotFoundError,
     RepeatedRequestError,
-    ScopeError,
     StoreBusyError,
     StoreError,
     UsageError,
@@ -45,7 +45,7 @@ KINDS = {
 }
 _STATUSES: tuple[tuple[type[HarkenError], int], ...] = (
     (KeyRefusedError, 401),
-    (ScopeError, 403),
+    (AccessError, 403),
     (NotFoundError, 404),
     (UsageError, 422),
     (RepeatedRequestError, 409),

@@ -193,7 +193,7 @@ async def _run(server: TeamServer, request: Request) -> Response:
 
 async def _metrics(server: TeamServer, request: Request) -> Response:
     speaker: Speaker = request.scope[_SPEAKER]
-    speaker.require(KeyScope.ADMIN)
+    server.calls.require_host(speaker)
     content, kind = await run_sync(server.metrics.text)
     return Response(content, headers={"content-type": kind})
 

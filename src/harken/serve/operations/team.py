@@ -171,7 +171,12 @@ class NewKeyArguments:
 
     principal: Annotated[str | None, Argument("For whom, by name or id; left out, for oneself.", 1, 200)] = None
     scopes: Annotated[
-        tuple[str, ...], Argument("What it may; left out, all but admin and keys.", most=7, choices=_SCOPES)
+        tuple[str, ...],
+        Argument(
+            "What it may; left out, the usual.",
+            most=7,
+            choices=_SCOPES,
+        ),
     ] = ()
     spaces: Annotated[tuple[str, ...], Argument("The only spaces that it reaches; left out, all.", most=100)] = ()
     days: Annotated[int | None, Argument("For how many days; left out, until it is revoked.", 1, 36_500)] = None
@@ -198,6 +203,9 @@ class NewSpaceArguments:
     """A space to be made."""
 
     name: _Name
+    retention_days: Annotated[int | None, Argument("What is older is forgotten; left out, all is kept.", 1, 36_500)] = (
+        None
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -351,7 +359,7 @@ OPERATIONS = (
         "space_create",
         "Make a space to share things in.",
         NewSpaceArguments,
-        lambda member, wanted, _caller: member.team.create_space(member.speaker, wanted.name),
+        lambda member, wanted, _caller: member.team.create_space(member.speaker, wanted.name, wanted.retention_days),
         "Make a space",
         SpaceView,
         effect=Effect.ADDS,
@@ -366,7 +374,6 @@ OPERATIONS = (
         ),
         "List grants",
         GrantsAnswer,
-        scope="admin",
     ),
     _of_team(
         "grant",
