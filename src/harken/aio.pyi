@@ -555,6 +555,7 @@ class AsyncHarken:
         directory: str | Path | None = ...,
         trust: Trust | None = ...,
         metadata: Mapping[str, Any] | None = ...,
+        once: str | None = ...,
     ) -> Message: ...
     async def end_exchange(
         self, conversation: str, status: ExchangeStatus | str = ..., *, channel: str = ..., error: str | None = ...

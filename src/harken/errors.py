@@ -3,7 +3,12 @@
 HarkenError
 ├── ConfigError            a setting has no such key, or a value out of range
 ├── UsageError             an argument that cannot be meant
-├── NotFoundError          an id that names nothing
+├── NotFoundError          an id that names nothing, or nothing that the caller may see
+├── AccessError            who asks may not
+│   ├── KeyRefusedError    a key is unknown, expired or revoked
+│   └── ScopeError         a key, or what a space grants, does not reach that far
+│       └── SpaceReadOnlyError  a space may only be read; a StoreReadOnlyError too
+├── RepeatedRequestError   the same request is being answered at this moment
 ├── ContextAssemblyError   a context cannot be put together
 │   └── InvalidContextTypeError  a type of context that there is none of; a UsageError too
 ├── MissingExtraError      an optional dependency is not installed
@@ -49,6 +54,36 @@ class UsageError(HarkenError):
 
 class NotFoundError(HarkenError):
     """An id names nothing in the store."""
+
+
+class AccessError(HarkenError):
+    """Who asks may not do what is asked for."""
+
+
+class KeyRefusedError(AccessError):
+    """A key is unknown, has expired, or was revoked; which of these, nobody is told who may not know."""
+
+    def __init__(self) -> None:
+        super().__init__("This key is not valid. Ask whoever manages the team for another: harken key create")
+
+
+class RepeatedRequestError(HarkenError):
+    """The same request is being answered at this moment."""
+
+
+class ScopeError(AccessError):
+    """A key lacks a scope, or its principal a right in a space.
+
+    Args:
+        scope: what is missing.
+        space: where; empty where it is the key's.
+    """
+
+    def __init__(self, scope: str, space: str = "") -> None:
+        where = f"the right '{scope}' in the space {space}" if space else f"the scope '{scope}'"
+        super().__init__(f"This needs {where}, which you do not have. See: harken whoami")
+        self.scope = scope
+        self.space = space
 
 
 class ContextAssemblyError(HarkenError):
@@ -99,6 +134,10 @@ class SchemaError(StoreError):
 
 class SchemaBehindError(SchemaError):
     """A server's tables are not made yet, or not upgraded: `harken migrate` does it."""
+
+
+class SpaceReadOnlyError(ScopeError, StoreReadOnlyError):
+    """Who asks may only read in a space."""
 
 
 class JournalError(HarkenError):

@@ -19,7 +19,8 @@ from harken.engine import Harken
 from harken.serve.daemon.paths import DaemonPaths
 from harken.serve.daemon.run import Daemon
 from harken.serve.http.guard import Guard
-from harken.serve.http.routes import make_app, openapi
+from harken.serve.http.openapi import openapi
+from harken.serve.http.routes import make_app
 from harken.serve.operations.registry import OPERATIONS
 from harken.storage.tables import retrievals
 from verbs import REFUSED, WRONG, calls, check_answer, check_sentence, fill, make_project
@@ -195,7 +196,7 @@ class TestWrong(Sharing):
 def test_answers_have_the_keys_of_the_command_line(cli: CommandLine, tmp_path: Path) -> None:
     with Harken(cli.home, settings={"embedder": "none"}, env={}) as harken:
         http, ids = Http(make_app(harken, Daemon(harken, DaemonPaths(str(tmp_path))))), fill(harken)
-        answers = {name: http.verb(name, arguments).json() for name, arguments in calls(ids)[:9]}
+        answers = {name: http.verb(name, arguments).json() for name, arguments in calls(ids)[:11]}
     shown = cli("search", "quay", "--json").json()
     assert shown.keys() <= answers["search"].keys()
     assert shown["hits"][0].keys() <= answers["search"]["hits"][0].keys()

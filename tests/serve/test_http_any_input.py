@@ -14,7 +14,8 @@ from starlette.types import ASGIApp
 from harken.engine import Harken
 from harken.serve.daemon.paths import DaemonPaths
 from harken.serve.daemon.run import Daemon
-from harken.serve.http.routes import make_app, openapi
+from harken.serve.http.openapi import openapi
+from harken.serve.http.routes import make_app
 from verbs import fill
 
 schemathesis_document = schemathesis.openapi.from_dict(openapi())

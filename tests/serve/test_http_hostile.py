@@ -21,7 +21,7 @@ from harken.engine import Harken
 from harken.serve.daemon.paths import DaemonPaths
 from harken.serve.daemon.run import Daemon
 from harken.serve.hooks.events import ANSWERED
-from harken.serve.http import routes as body
+from harken.serve.http import bodies as body
 from harken.serve.http.routes import make_app
 from hostile import OTHER_KINDS, SECRET, files_below, plant_secret, texts
 from verbs import check_sentence, fill, make_project

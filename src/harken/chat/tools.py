@@ -7,7 +7,16 @@ from dataclasses import MISSING, dataclass
 from functools import cached_property, partial
 from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    create_model,
+    model_validator,
+)
 
 from harken.errors import HarkenError
 from harken.model.arguments import ArgumentField, arguments_of, schema_of
@@ -52,6 +61,8 @@ def _field(argument: ArgumentField) -> tuple[Any, Any]:
     if about.choices:
         chosen = AfterValidator(partial(_one_of, tuple(about.choices)))
         kind = Annotated[kind, chosen, Field(json_schema_extra={"enum": list(about.choices)})]
+    if about.is_verbatim:
+        kind = Annotated[kind, StringConstraints(strip_whitespace=False)]
     kind = list[kind] if argument.is_many else kind | None if argument.default is None else kind
     limits = ("min_length", "max_length") if argument.is_many or argument.kind is str else ("ge", "le")
     facts: dict[str, Any] = {"description": about.help, **dict(zip(limits, (about.least, about.most), strict=True))}

@@ -257,11 +257,15 @@ class ServeConfig(SettingsSection):
         idle_seconds: it leaves when nobody has asked for so long and no work is left; 0 keeps it, and so does TCP.
         roots: folders that MCP and clients over TCP may have indexed, beside the project that they work in.
         hosts: names by which clients over TCP may call this machine, beside its own.
+        rate: how often in a minute one key of a team may ask; 0 sets no limit.
+        audit_days: for how long a team's server keeps who asked for what.
     """
 
     idle_seconds: Annotated[float, Field(ge=0)] = 1800.0
     roots: tuple[Path, ...] = ()
     hosts: tuple[str, ...] = ()
+    rate: Annotated[int, Field(ge=0)] = 600
+    audit_days: Annotated[int, Field(ge=1)] = 365
 
 
 class WebhooksConfig(SettingsSection):

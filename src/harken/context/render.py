@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from unicodedata import normalize
@@ -221,6 +221,41 @@ class Fence:
     def block(self, heading: str, quotations: Sequence[str]) -> str:
         """Quotations under a heading, and a word about what they are."""
         return "\n".join([heading, as_data(self.mark), *quotations])
+
+
+_TOLD_WHOLE = "told by the summary above it"
+
+
+def quotation_block(
+    heading: str, quotes: Sequence[Quote], known: Collection[str], most_tokens: int, most_chars: int, before: str = ""
+) -> tuple[str, dict[str, str]]:
+    """As many of the quotations as fit under a heading, the most important first, less those that are known.
+
+    Args:
+        heading: stands above them.
+        quotes: best first.
+        known: the ids of what stands in the conversation's context already.
+        most_tokens: the room of all.
+        most_chars: likewise.
+        before: stands above the heading, and counts.
+
+    Returns:
+        The text, and the ids of what it tells, each with why.
+    """
+    fence, text = Fence(), before
+    given: dict[str, str] = {}
+    quotations: list[str] = []
+    for quote in quotes:
+        if quote.uid in known:
+            continue
+        quotations.append(fence.quoted(quote))
+        quoted = fence.block(heading, quotations)
+        longer = f"{before}\n\n{quoted}" if before else quoted
+        if len(longer) > most_chars or tokens.estimate(longer) > most_tokens:
+            break
+        given |= {quote.uid: quote.why, **dict.fromkeys(quote.whole, _TOLD_WHOLE)}
+        text = longer
+    return text, given
 
 
 def minute(at: datetime) -> str:

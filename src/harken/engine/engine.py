@@ -44,16 +44,18 @@ class Harken(Parts):
         directory: str | Path | None = None,
         trust: Trust | None = None,
         metadata: Mapping[str, Any] | None = None,
+        once: str | None = None,
     ) -> Message:
         """Record one message; when this returns it survives the process.
 
         The text is kept whole, secrets and `<private>` parts taken out first. The conversation goes by the caller's own
         name in its channel, and is made if it is new: then the working directory tells its project. `call_id` links a
         tool call with its result; metadata are small JSON-able facts. Without trust, it is the role's own: a person is
-        believed more than a tool.
+        believed more than a tool. `once` is the caller's own name of this very message: recorded again under it, with
+        the same words, it is the message that is there.
 
         Raises:
-            StoreError: it was not kept; the call may be repeated.
+            StoreError: it was not kept; the call may be repeated, and with `once` never keeps it twice.
             UsageError: there is no such role or type.
         """
         from harken.record.project import identify_project
@@ -63,12 +65,26 @@ class Harken(Parts):
         by_tool = who is Role.TOOL or kind is MessageType.TOOL_RESULT
         trusted = trust or (Trust.TOOL if by_tool else Trust.OWNER if who is Role.USER else Trust.AGENT)
         message = NewMessage(
-            who, text, kind, author=author, trust=trusted, call_id=call_id, tool_name=tool_name, metadata=metadata or {}
+            who,
+            text,
+            kind,
+            author=author,
+            trust=trusted,
+            call_id=call_id,
+            tool_name=tool_name,
+            origin=once,
+            metadata=metadata or {},
         )
         project = identify_project(directory) if directory is not None else None
-        recorded = self.recorder.record([Batch(NewConversation(channel, conversation, project=project), [message])])
+        place = NewConversation(channel, conversation, project=project)
+        recorded = self.recorder.record([Batch(place, [message])])
+        if recorded.known:
+            known = self.show(self.recorder.prepare(place.uid, message).uid, 0).message
+            if known is not None:
+                return known
         if not recorded.messages:
-            raise NotFoundError(f"Conversation {conversation} was forgotten; choose another name for a new one.")
+            what = "This message" if recorded.forgotten and once else f"Conversation {conversation}"
+            raise NotFoundError(f"{what} was forgotten; choose another name for a new one.")
         return recorded.messages[0]
 
     def end_exchange(

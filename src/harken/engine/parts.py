@@ -88,6 +88,8 @@ class Parts:
         embedder: stands in place of the configured model, likewise the reranker.
         env: the environment; None takes the process's own.
         on_replay: called with (conversations done, in all) when the journal has what the database lacks.
+        store: an open store in place of the one that the settings name; closed with this.
+        beside: another one of this process by the same settings, whose models this one uses.
     Raises:
         ConfigError: a setting is unknown or out of range.
         StoreError: the store cannot be opened.
@@ -103,6 +105,8 @@ class Parts:
         env: Mapping[str, str] | None = None,
         on_replay: Callable[[int, int], None] = lambda _done, _all: None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        store: Store | None = None,
+        beside: Parts | None = None,
     ) -> None:
         self._opening = threading.RLock()
         self._env = environment() if env is None else env
@@ -110,8 +114,9 @@ class Parts:
         self._now = now
         self._given_embedder = embedder
         self._reranker = reranker
+        self._beside = beside
         place = self.settings.store or self.home / DATABASE_NAME
-        self.store: Store = open_store(place, self.home / "cache", self.settings.tenant)
+        self.store: Store = store or open_store(place, self.home / "cache", self.settings.tenant)
         self.replayed = Replayed(0, 0, [])
         self._removed = remove_staged(self.home)
         try:
@@ -151,6 +156,8 @@ class Parts:
     @lazy_part
     def spaces(self) -> Spaces:
         """The embedding models: which one fills the store, which one answers."""
+        if self._beside is not None:
+            return self._beside.spaces.of_store(self.store)
         from harken.jobs.spaces import open_spaces
 
         return open_spaces(self.store, self.settings, lambda: self._language_model.book(), self._given_embedder)
@@ -362,7 +369,11 @@ class Parts:
         from harken.search.search import Searcher
         from harken.search.session import SearchSessions
 
-        sessions = SearchSessions(self.store, lambda: self.settings.search, self.spaces.embedder_of, self._now)
+        models = self._beside._searcher.sessions.models if self._beside else None
+        opened = {} if models is None else {"models": models}
+        sessions = SearchSessions(
+            self.store, lambda: self.settings.search, self.spaces.embedder_of, self._now, **opened
+        )
         return Searcher(sessions, self._open_reranker, self.spaces.is_configured)
 
     @property
@@ -399,6 +410,8 @@ class Parts:
             finish_forgetting(self.store)
 
     def _open_reranker(self) -> Reranker:
+        if self._beside is not None:
+            return self._beside._open_reranker()
         if self._reranker is None:
             from harken.providers.options import RerankerOptions
             from harken.providers.registry import open_reranker

@@ -34,7 +34,7 @@ _ALLOW = "Its server's operator can allow it: webhooks.allow_hosts (harken.toml)
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class PostTarget:
     """An address to post to, parsed.
 
     Attributes:
@@ -72,7 +72,7 @@ class Answer:
         return self.status == 410
 
 
-def parse_target(url: str, allow_hosts: Collection[str], allow_http: bool = False) -> Target:
+def parse_target(url: str, allow_hosts: Collection[str], allow_http: bool = False) -> PostTarget:
     """An address that may be posted to, as far as its text tells.
 
     Raises:
@@ -94,7 +94,7 @@ def parse_target(url: str, allow_hosts: Collection[str], allow_http: bool = Fals
         )
     if not is_trusted and (refused := _refused_literal(host)):
         raise UsageError(f"url: {refused}. {_ALLOW}")
-    return Target(url, host, is_trusted)
+    return PostTarget(url, host, is_trusted)
 
 
 def _refused_literal(host: str) -> str:
@@ -128,7 +128,7 @@ def signature(secret: str, message_id: str, seconds: int, body: bytes) -> str:
     return f"v1,{base64.b64encode(signed).decode()}"
 
 
-def post(target: Target, secret: str, message_id: str, seconds: int, body: bytes) -> Answer:
+def post(target: PostTarget, secret: str, message_id: str, seconds: int, body: bytes) -> Answer:
     """Post a body once, signed as of this second of the clock; every failure is an answer, too."""
     headers: dict[bytes | str, bytes | str] = {
         "content-type": "application/json",
@@ -189,7 +189,7 @@ class _RefusedAddressError(Exception):
 class _PinnedBackend(httpcore.NetworkBackend):
     """Connects to an address that was looked at, and to no other; ends everything at a deadline."""
 
-    def __init__(self, target: Target, deadline: float) -> None:
+    def __init__(self, target: PostTarget, deadline: float) -> None:
         self._target = target
         self._deadline = deadline
         self._sockets = httpcore.SyncBackend()

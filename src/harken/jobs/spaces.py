@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -10,7 +11,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from harken.config.settings import Settings
-from harken.errors import MissingExtraError, ProviderError
+from harken.errors import ConfigError, MissingExtraError, ProviderError
 from harken.providers.embedder import Embedder
 from harken.providers.options import EmbedderOptions
 from harken.providers.registry import has_multilingual, open_embedder
@@ -53,6 +54,30 @@ class Spaces:
     _embedder: Embedder | None = field(default=None, init=False)
     _older: dict[str, Embedder] = field(default_factory=dict, init=False)
     _lock: threading.RLock = field(default_factory=threading.RLock, init=False)
+
+    def of_store(self, store: Store) -> Spaces:
+        """Those of another store, filled and asked by the same models."""
+
+        def first() -> Embedder:
+            if (embedder := self.embedder()) is None:
+                raise ConfigError("The settings name no embedding model.")
+            return embedder
+
+        def second() -> Embedder:
+            if (embedder := self.second_embedder()) is None:
+                raise ConfigError("No model for other languages is wanted.")
+            return embedder
+
+        models = first if self.configured else None, self.spec, self.older
+        return Spaces(store, *models, self.price, second if self.second else None, self.multilingual)
+
+    def older(self, spec: dict[str, Any]) -> Embedder:
+        """The model of an older space, opened once."""
+        key = json.dumps(spec, sort_keys=True, default=str)
+        with self._lock:
+            if key not in self._older:
+                self._older[key] = self.from_spec(spec)
+            return self._older[key]
 
     @property
     def is_configured(self) -> bool:
@@ -152,10 +177,7 @@ class Spaces:
             embedder = self.embedder()
             if embedder is not None and embedder.space.id == space.name:
                 return embedder
-        with self._lock:
-            if space.name not in self._older:
-                self._older[space.name] = self.from_spec(space.spec)
-            return self._older[space.name]
+        return self.older(space.spec)
 
 
 def open_spaces(

@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 from harken.config.sections import WebhooksConfig
 from harken.errors import NotFoundError, UsageError
 from harken.jobs.job import Job, run_until_idle
-from harken.jobs.post import SECRET_PREFIX, Answer, Target, parse_target, post
+from harken.jobs.post import SECRET_PREFIX, Answer, PostTarget, parse_target, post
 from harken.model.views import format_moment
 from harken.model.webhooks import TEST_EVENT, WEBHOOK_EVENTS, Delivery, Webhook
 from harken.storage.enrichment import webhooks as rows
@@ -33,7 +33,7 @@ _REST_SECONDS, _PRUNE_SECONDS = 2.0, 3_600.0
 
 
 @dataclass(slots=True)
-class Attempt:
+class DeliveryAttempt:
     """A delivery that was tried, and how that went."""
 
     delivery: DueDelivery
@@ -42,7 +42,7 @@ class Attempt:
 
 
 @dataclass
-class DeliverWork(Job[Outgoing, list[Attempt]]):
+class DeliverWork(Job[Outgoing, list[DeliveryAttempt]]):
     """Sends what webhooks are told.
 
     Args:
@@ -82,25 +82,25 @@ class DeliverWork(Job[Outgoing, list[Attempt]]):
         claimed = rows.claim_outgoing(tx, self.owner, self.now(), _LEASE_SECONDS, _AT_ONCE)
         return [[each] for each in claimed]
 
-    def _make(self, items: list[Outgoing]) -> Sequence[list[Attempt]]:
+    def _make(self, items: list[Outgoing]) -> Sequence[list[DeliveryAttempt]]:
         return [self._sent(item) for item in items]
 
-    def _sent(self, item: Outgoing) -> list[Attempt]:
+    def _sent(self, item: Outgoing) -> list[DeliveryAttempt]:
         """Send deliveries in order, until the endpoint takes none or others have waited for long enough."""
-        attempts: list[Attempt] = []
+        attempts: list[DeliveryAttempt] = []
         until = time.monotonic() + _TURN_SECONDS
         target = _target_of(item.url, self.allow_hosts())
         for delivery in item.deliveries:
             answer = target if isinstance(target, Answer) else _post(target, item.secret, delivery, self.now())
-            attempts.append(Attempt(delivery, answer, self.now()))
+            attempts.append(DeliveryAttempt(delivery, answer, self.now()))
             if answer.is_outage or answer.is_gone or time.monotonic() > until:
                 break
         return attempts
 
-    def _keep(self, tx: Transaction, made: Sequence[tuple[Outgoing, list[Attempt]]]) -> int:
+    def _keep(self, tx: Transaction, made: Sequence[tuple[Outgoing, list[DeliveryAttempt]]]) -> int:
         return sum(self._settle(tx, item.webhook_id, attempt) for item, attempts in made for attempt in attempts)
 
-    def _settle(self, tx: Transaction, webhook_id: int, attempt: Attempt) -> int:
+    def _settle(self, tx: Transaction, webhook_id: int, attempt: DeliveryAttempt) -> int:
         """Write down how an attempt went; 1 where it arrived."""
         delivery, answer, at = attempt.delivery, attempt.answer, attempt.at
         tried = delivery.attempts + 1
@@ -127,7 +127,7 @@ class DeliverWork(Job[Outgoing, list[Attempt]]):
                 rows.drop_old(tx, self.now())
 
 
-def _target_of(url: str, allow_hosts: Sequence[str]) -> Target | Answer:
+def _target_of(url: str, allow_hosts: Sequence[str]) -> PostTarget | Answer:
     """Where to post to; that it may be without TLS was agreed to when it was added."""
     try:
         return parse_target(url, allow_hosts, allow_http=True)
@@ -135,7 +135,7 @@ def _target_of(url: str, allow_hosts: Sequence[str]) -> Target | Answer:
         return Answer(None, str(error).removeprefix("url: "))
 
 
-def _post(target: Target, secret: str, delivery: DueDelivery, now: datetime) -> Answer:
+def _post(target: PostTarget, secret: str, delivery: DueDelivery, now: datetime) -> Answer:
     return post(target, secret, delivery.uid, int(now.timestamp()), delivery.payload.encode())
 
 

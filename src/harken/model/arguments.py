@@ -33,6 +33,7 @@ class Argument:
         choices: the words that are possible; all where none are named.
         is_shared: whether MCP and HTTP take it as well; else the command line alone.
         is_rare: whether lists of tools leave it out, which cost tokens in each conversation; it is taken all the same.
+        is_verbatim: of a text: blanks around it are a part of it.
     """
 
     help: str
@@ -41,6 +42,7 @@ class Argument:
     choices: Sequence[str] = ()
     is_shared: bool = True
     is_rare: bool = False
+    is_verbatim: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,6 +109,7 @@ class _Writing:
             self.appended += appended
         if events:
             self.ingest.apply(events, checked)
+            self.recorder.written(self.tx, events)
         for part in appended:
             self._held(part.path)[part.path] = part.end
         put_journal_offsets(self.tx, {part.path: part.end for part in appended})
@@ -179,6 +180,7 @@ class Recorder:
     Args:
         journal: None where the database itself is the truth (PostgreSQL, or a store in memory).
         wake: called after every commit that leaves work behind; must not block.
+        written: called with all events in the transaction that has written them.
     """
 
     store: Store
@@ -188,6 +190,7 @@ class Recorder:
     min_message_tokens: int
     wake: Callable[[], None] = lambda: None
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    written: Callable[[Transaction, Sequence[Event]], None] = lambda _tx, _events: None
     preparer: Preparer = field(init=False)
 
     def __post_init__(self) -> None:

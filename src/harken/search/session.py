@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, TypeVar
 
 from harken.config.sections import SearchConfig
@@ -295,6 +297,7 @@ class SearchSessions:
     Args:
         config: read anew for each session.
         embedder_of: opens the model of a space; None where no model is to be asked.
+        models: those of other stores of the process, if there are any.
     """
 
     store: Store
@@ -304,9 +307,7 @@ class SearchSessions:
     coverage: Coverage = field(default_factory=Coverage, init=False)
     spaces: Mapping[str, StoredSpace] = field(default_factory=dict, init=False)
     guesses: dict[SearchScope, Guess] = field(default_factory=dict, init=False)
-    _threads: ThreadPoolExecutor = field(default_factory=partial(ThreadPoolExecutor, _AT_ONCE, "embed"), init=False)
-    _opened: dict[str, tuple[Embedder, Callable[[str], Vectors]]] = field(default_factory=dict, init=False)
-    _small_talk: dict[str, Vectors] = field(default_factory=dict, init=False)
+    models: QueryModels = field(default_factory=lambda: QueryModels())
 
     def open(self, projects: ProjectScope = EVERY_PROJECT, **changes: Any) -> SearchSession:
         """A session by the settings in force, but for these changes; it sees every project unless told otherwise."""
@@ -322,7 +323,7 @@ class SearchSessions:
         A model that knows the Latin script alone is not asked for what is foreign to it, if that is wanted, unless
         there is a second one.
         """
-        return self._threads.submit(self._embedded, spaces, text, unless_foreign)
+        return self.models.threads.submit(self._embedded, spaces, text, unless_foreign)
 
     def _embedded(self, spaces: Mapping[str, StoredSpace], text: str, unless_foreign: bool) -> _Answer:
         first, note = spaces["active"], ""
@@ -346,28 +347,70 @@ class SearchSessions:
 
     def small_talk(self, space: StoredSpace) -> Vectors | None:
         """The vectors of messages that ask for nothing, embedded once; None by a model that was not measured so."""
-        if space.name not in self._small_talk:
-            embedder = self._opened[space.name][0] if space.name in self._opened else None
+        if space.name not in self.models.small_talk:
+            embedder = self.models.opened[space.name][0] if space.name in self.models.opened else None
             if embedder is None or not (embedder.space.latin_only or space.state in (FOREIGN, ENGLISH)):
                 return None
             examples = lines_of(f"small_talk_{'examples' if embedder.space.latin_only else 'sentences'}")
-            self._small_talk[space.name] = embedder.embed_passages(examples)
-        return self._small_talk[space.name]
+            self.models.small_talk[space.name] = embedder.embed_passages(examples)
+        return self.models.small_talk[space.name]
 
-    def _open(self, space: StoredSpace) -> tuple[Embedder, Callable[[str], Vectors]] | None:
+    def _open(self, space: StoredSpace) -> tuple[Embedder, QueryVectors] | None:
         """The model of a space, and what embeds a query with it; None where none is to be asked."""
-        if space.name not in self._opened:
+        if space.name not in self.models.opened:
             embedder = self.embedder_of(space)
             if embedder is None:
                 return None
-            self._opened[space.name] = embedder, lru_cache(_QUERIES)(partial(_read_only, embedder))
-        return self._opened[space.name]
+            self.models.opened[space.name] = embedder, QueryVectors(embedder)
+        return self.models.opened[space.name]
 
 
-def _read_only(embedder: Embedder, text: str) -> Vectors:
-    vector = embedder.embed_query(text)
-    vector.flags.writeable = False
-    return vector
+class QueryVectors:
+    """The vectors of the last queries by one model; who asks for one that is being made waits for it."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        self._embedder = embedder
+        self._known: OrderedDict[str, Future[Vectors]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __call__(self, text: str) -> Vectors:
+        """The query's vector, read-only; what fails is tried again."""
+        with self._lock:
+            found = self._known.get(text)
+            is_new = found is None
+            if found is None:
+                found = self._known[text] = Future()
+                if len(self._known) > _QUERIES:
+                    self._known.popitem(last=False)
+            self._known.move_to_end(text)
+        if is_new:
+            vector: Vectors
+            try:
+                vector = self._embedder.embed_query(text)
+                vector.flags.writeable = False
+                found.set_result(vector)
+            finally:
+                # Those who wait fail as well, and the next one tries again.
+                if not found.done():
+                    with self._lock:
+                        self._known.pop(text, None)
+                    found.set_exception(ProviderError("the embedding model failed"))
+        return found.result()
+
+
+@dataclass(slots=True)
+class QueryModels:
+    """What embeds queries; the stores of one process share it, so that a query of several is embedded once.
+
+    Attributes:
+        threads: in which that is done.
+        opened: models by their spaces' names, each with what embeds a query with it.
+        small_talk: the vectors of what asks for nothing, likewise.
+    """
+
+    threads: ThreadPoolExecutor = field(default_factory=partial(ThreadPoolExecutor, _AT_ONCE, "embed"))
+    opened: dict[str, tuple[Embedder, QueryVectors]] = field(default_factory=dict)
+    small_talk: dict[str, Vectors] = field(default_factory=dict)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
@@ -11,6 +12,9 @@ from sqlalchemy.exc import ArgumentError
 from harken.errors import ConfigError, MissingExtraError, UsageError
 from harken.storage.migrations import Migrated
 from harken.storage.ports import EMBEDDED_TENANT, Store
+
+if TYPE_CHECKING:
+    from harken.storage.postgres.store import PostgresStore
 
 SERVER_ENGINE = "postgresql"
 
@@ -62,6 +66,23 @@ def open_store(place: str | Path, cache: Path, tenant: str = EMBEDDED_TENANT) ->
     from harken.storage.sqlite.store import SqliteStore
 
     return SqliteStore(place if isinstance(place, Path) else file_of(url), cache)
+
+
+def open_server(place: str | None, tenant: str) -> PostgresStore:
+    """Open a store that has to be on a server, for a team.
+
+    Raises:
+        ConfigError: no URL is given, or it is no server's.
+        MissingExtraError: what the engine needs is not installed.
+        StoreError: the database cannot be opened.
+    """
+    url = None if place is None else parse_url(place)
+    if url is None or url.get_backend_name() != SERVER_ENGINE:
+        raise ConfigError("A team needs a store on a server: harken --store postgresql://USER@HOST/DATABASE …")
+    _need_driver()
+    from harken.storage.postgres.store import PostgresStore
+
+    return PostgresStore(url, tenant)
 
 
 def migrate_store(

@@ -30,7 +30,7 @@ from harken.serve.daemon.paths import DaemonPaths, settings_mark
 from harken.serve.daemon.spool import Transcript
 from harken.serve.http.guard import Guard
 from harken.serve.http.tcp import Door, Tcp
-from harken.serve.mcp.mount import Mount
+from harken.serve.mcp.mount import Mount, answers_of
 
 _log = Log(__name__)
 
@@ -99,7 +99,7 @@ class Daemon:
         self._opened = _identity(self._database)
         self._own: _Identity = None
         self.watcher = TranscriptWatcher(Path(paths.reports), self._bring_in)
-        self.mcp = Mount(harken)
+        self.mcp = Mount(answers_of(harken))
         self._beginning = threading.Thread(target=self._begin, name="harken-begin", daemon=True)
         self._remote = remote
         self._servers: list[_DaemonServer] = []

@@ -12,7 +12,7 @@ from time import perf_counter
 from typing import Any
 
 from harken.context.compose import OTHER_PROJECT
-from harken.context.render import Fence, Quote, core_block
+from harken.context.render import Quote, core_block, quotation_block
 from harken.engine import Harken
 from harken.log import Log
 from harken.model.conversations import EMPTY, SavedRecord, Trust
@@ -46,7 +46,6 @@ _MOST_TIMES = 500
 # Of each kind so many are looked at: those that are near are few.
 _LIMIT = 10
 _UNDER_WAY, _LIKE_THE_FAILURE = "under way in this project", "tells of a failure like this one"
-_TOLD_WHOLE = "told by the summary above it"
 # What failed is told at the end of what is printed, however much that is.
 _READ_CHARS = 200_000
 # Gemini CLI frames what its shell printed.
@@ -198,20 +197,7 @@ class Hooks:
 
         Known are the ids of what stands in the conversation's context; `before` stands above the heading, and counts.
         """
-        fence = Fence()
-        given: dict[str, str] = {}
-        quotations: list[str] = []
-        text = before
-        for quote in quotes:
-            if quote.uid in known:
-                continue
-            quotations.append(fence.quoted(quote))
-            quoted = fence.block(heading, quotations)
-            longer = f"{before}\n\n{quoted}" if before else quoted
-            if len(longer) > LIMITS[agent].max_chars or tokens.estimate(longer) > self._room(agent):
-                break
-            given |= {quote.uid: quote.why, **dict.fromkeys(quote.whole, _TOLD_WHOLE)}
-            text = longer
+        text, given = quotation_block(heading, quotes, known, self._room(agent), LIMITS[agent].max_chars, before)
         return HookAnswer(uid, text, given)
 
 

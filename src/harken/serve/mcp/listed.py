@@ -84,16 +84,16 @@ _EMPTY: tuple[object, ...] = (None, "", [], {})
 _TO_MINUTES = len("2026-05-08T09:00")
 
 
-def tools_of(names: str) -> tuple[AnyOperation, ...]:
+def tools_of(names: str, known: Mapping[str, AnyOperation] = OPERATIONS) -> tuple[AnyOperation, ...]:
     """The tools of those names, which commas divide; `all` for every one.
 
     Raises:
         UsageError: there is no such tool.
     """
     if names.strip() == _ALL:
-        return tuple(OPERATIONS.values())
+        return tuple(known.values())
     try:
-        return tuple(dict.fromkeys(operation_of(name.strip()) for name in names.split(",")))
+        return tuple(dict.fromkeys(operation_of(name.strip(), known) for name in names.split(",")))
     except HarkenError as error:
         raise UsageError(f"{error} Give names with commas between, or '{_ALL}'.") from None
 

@@ -18,17 +18,37 @@ from harken.serve.operations.operation import AnyOperation
 if TYPE_CHECKING:
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
+    from harken.serve.mcp.offers import Call
 
-def _offered(context: Any) -> Sequence[AnyOperation]:
+
+def tools_named(context: Any) -> Sequence[AnyOperation]:
     """The tools that the address names: `/mcp?tools=NAME,…`."""
     return tools_of(context.request.query_params.get("tools", DEFAULT_TOOLS))
 
 
-class Mount:
-    """Answers MCP over streamable HTTP from an open store; no session is kept, so none has to be found again."""
+def answers_of(harken: Harken) -> Call:
+    """Answers verbs from an open store, as HTTP does, for an agent's model."""
 
-    def __init__(self, harken: Harken) -> None:
-        self._harken = harken
+    async def answer(
+        operation: AnyOperation, given: Mapping[str, Any], context: Any, progress: Callable[[int, int], None]
+    ) -> dict[str, Any]:
+        caller = caller_of(context.request.scope, is_agent=True, progress=progress)
+        return await run_sync(operation.call, harken, given, caller)
+
+    return answer
+
+
+class Mount:
+    """Answers MCP over streamable HTTP; no session is kept, so none has to be found again.
+
+    Args:
+        answer: answers a verb.
+        offered: the tools that a request's context offers.
+    """
+
+    def __init__(self, answer: Call, offered: Callable[[Any], Sequence[AnyOperation]] = tools_named) -> None:
+        self._answer = answer
+        self._offered = offered
         self._making = asyncio.Lock()
         self._ending = asyncio.Event()
         self._manager: StreamableHTTPSessionManager | None = None
@@ -71,10 +91,4 @@ class Mount:
         from harken.serve.mcp.server import make_server
 
         # Hosts and origins were looked at before; on the socket there are none.
-        return StreamableHTTPSessionManager(make_server(self._answer, _offered), stateless=True)
-
-    async def _answer(
-        self, operation: AnyOperation, given: Mapping[str, Any], context: Any, progress: Callable[[int, int], None]
-    ) -> dict[str, Any]:
-        caller = caller_of(context.request.scope, is_agent=True, progress=progress)
-        return await run_sync(operation.call, self._harken, given, caller)
+        return StreamableHTTPSessionManager(make_server(self._answer, self._offered), stateless=True)

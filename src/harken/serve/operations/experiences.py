@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typing_extensions import TypedDict
 
 from harken.errors import UsageError
-from harken.model.arguments import DEFAULT_AGENT, Argument, Spelling
+from harken.model.arguments import DEFAULT_AGENT, OFFSET, Argument, Spelling
 from harken.model.experience_texts import experience_markdown
 from harken.model.experiences import (
     DOMAINS,
@@ -28,6 +28,7 @@ from harken.model.experiences import (
 from harken.model.views import WrittenView
 from harken.serve.operations.operation import (
     AT_MOST,
+    HIDDEN,
     WORD,
     Caller,
     Directory,
@@ -37,6 +38,7 @@ from harken.serve.operations.operation import (
     Printer,
     Project,
     forgetting,
+    next_offset_of,
     show_each,
     view_of,
 )
@@ -175,17 +177,23 @@ class ExperiencesArguments:
         Argument("How many at most, newest first; for older ones raise it.", 1, 100),
         replace(AT_MOST, help="At most so many, up to 500."),
     ] = 20
+    offset: Annotated[int, Argument(OFFSET, 0, 500), HIDDEN] = 0
 
 
 class ExperiencesAnswer(TypedDict):
     """Experiences, newest first; `show` has the whole of one."""
 
     experiences: list[dict[str, Any]]
+    next_offset: int | None
 
 
-def _list(harken: Harken, wanted: ExperiencesArguments, _caller: Caller) -> Sequence[Experience]:
+def _list(harken: Harken, wanted: ExperiencesArguments, caller: Caller) -> Sequence[Experience]:
     since = parse_since(wanted.since, datetime.now(UTC)) if wanted.since else None
-    return harken.experiences.list(**{**asdict(wanted), "since": since})
+    given = {**asdict(wanted), "since": since}
+    offset = given.pop("offset")
+    # One more tells programs, which read page by page, whether there are others.
+    limit = wanted.limit if caller.is_owner else min(offset + wanted.limit + 1, 500)
+    return harken.experiences.list(**{**given, "limit": limit})[offset:]
 
 
 def _short_views(found: Sequence[Experience]) -> list[dict[str, Any]]:
@@ -255,6 +263,7 @@ _changing: Callable[..., Operation[Any, Experience]] = partial(
     answer=WrittenView,
     view=lambda one, _wanted: one.written_view(),
     effect=Effect.CHANGES,
+    scope="remember",
     shell_view=Experience.written_view,
 )
 OPERATIONS = (
@@ -265,6 +274,7 @@ OPERATIONS = (
         lambda harken, wanted, caller: harken.experiences.start(**wanted.given(harken, caller)),
         "Begin an experience",
         effect=Effect.ADDS,
+        scope="remember",
         help="Begin an experience; a project and an agent have one at a time.",
         show=lambda printer, one: printer.say(f"Started {one.uid}"),
     ),
@@ -313,7 +323,9 @@ OPERATIONS = (
         _list,
         "List experiences",
         ExperiencesAnswer,
-        lambda found, _wanted: ExperiencesAnswer(experiences=_short_views(found)),
+        lambda found, wanted: ExperiencesAnswer(
+            experiences=_short_views(found[: wanted.limit]), next_offset=next_offset_of(found, wanted)
+        ),
         command="experience list",
         help="List experiences, the newest first.",
         show=show_each(
@@ -338,6 +350,7 @@ OPERATIONS = (
         ReviewArguments,
         _review,
         effect=Effect.CHANGES,
+        scope="remember",
         show=_show_review,
         shell_view=lambda found: found.written_view() if isinstance(found, Experience) else view_of(found),
     ),

@@ -137,6 +137,7 @@ def _judging(words: str, verdict: str, help: str) -> Operation[JudgeArguments, J
         JudgeArguments,
         lambda harken, wanted, caller: _rate(harken, wanted, verdict, caller),
         effect=Effect.CHANGES,
+        scope="remember",
         show=_show_judged,
     )
 
@@ -151,6 +152,8 @@ OPERATIONS = (
         "Judge what was recalled",
         RatingView,
         effect=Effect.CHANGES,
+        scope="remember",
+        is_idempotent=True,
     ),
     Operation(
         "recalls",

@@ -65,6 +65,7 @@ class Caller:
         is_owner: whether the owner of the memory types it, at the command line or in a chat.
         talk: the conversation of the chat in which it is typed.
         progress: told (done, in all) by operations that take long.
+        once: the caller's own name for this very call, empty without one: a message recorded by it is kept once.
     """
 
     directory: Path | None = None
@@ -72,6 +73,7 @@ class Caller:
     is_owner: bool = False
     talk: ContextSession | None = None
     progress: Callable[[int, int], None] = field(default=lambda _done, _all: None)
+    once: str = ""
 
     def reach(self, path: str | None, roots: Sequence[Path]) -> Path | None:
         """The real place of a path, which may be relative to the caller's directory; None names that directory.
@@ -185,6 +187,9 @@ class Operation(Generic[Wanted, Found]):
         arguments: a dataclass; see `harken.model.arguments`.
         answer: the TypedDict that `view` gives; `NoneType` where MCP and HTTP do not offer it.
         view: the answer as JSON, for MCP and HTTP; the record's own unless given.
+        scope: the `KeyScope` that a team's key has to have; empty of any key.
+        is_of_team: whether it is about a team and not about a memory: it runs on a `TeamMember`.
+        is_secret: whether its answer is for one look alone, and may be written down nowhere.
         is_idempotent: whether a second call with the same arguments changes nothing.
         is_long: whether it reports progress.
         command: the words of its command, where they are not those of its name.
@@ -201,6 +206,9 @@ class Operation(Generic[Wanted, Found]):
     answer: type = NoneType
     view: Callable[[Found, Wanted], Mapping[str, Any]] = lambda found, _wanted: view_of(found)
     effect: Effect = Effect.READS
+    scope: str = "read"
+    is_of_team: bool = False
+    is_secret: bool = False
     is_idempotent: bool = False
     is_long: bool = False
     command: str = ""
@@ -208,6 +216,23 @@ class Operation(Generic[Wanted, Found]):
     show: Callable[[Printer, Found], None] | None = None
     shell_view: Callable[[Found], object] = view_of
     is_paged: bool = False
+
+    @property
+    def keeps_answer(self) -> bool:
+        """Whether its answer may be written down, to be given again: it has ids, and nobody's words.
+
+        What can be done again is done again: its answer tells what stands there now.
+        """
+        return (
+            self.effect is not Effect.READS
+            and not self.is_secret
+            and not (self.is_idempotent and self.effect is Effect.CHANGES)
+        )
+
+    @property
+    def is_asked_by_get(self) -> bool:
+        """Whether its arguments may stand in an address, which many a log keeps: nobody's words are among them."""
+        return self.is_of_team and self.effect is Effect.READS and not self.has_required
 
     @property
     def words(self) -> str:
@@ -266,6 +291,14 @@ class Operation(Generic[Wanted, Found]):
 
 
 AnyOperation = Operation[Any, Any]
+
+
+def next_offset_of(found: Sequence[object], wanted: Any) -> int | None:
+    """Where the page after this one begins: of what was found from the page on, one more than it has; else None."""
+    end: int = wanted.offset + wanted.limit
+    return end if len(found) > wanted.limit else None
+
+
 _NUMBERED = "last_listed.json"
 
 
@@ -311,6 +344,7 @@ def forgetting(words: str, summary: str, forget: Callable[[Harken, str], str]) -
         IdArguments,
         lambda harken, wanted, _caller: forget(harken, wanted.id),
         effect=Effect.DESTROYS,
+        scope="forget",
         show=lambda printer, gone: printer.say(f"Forgot {gone}."),
         shell_view=lambda gone: {"forgotten": [gone]},
     )

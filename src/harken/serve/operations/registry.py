@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import NoneType
 
 from harken.errors import NotFoundError
@@ -11,10 +12,12 @@ from harken.serve.operations import (
     experiences,
     feedback,
     labels,
+    recording,
     rules,
     saved,
     searching,
     status,
+    team,
     values,
     webhooks,
     workspace,
@@ -27,6 +30,7 @@ _ALL: tuple[AnyOperation, ...] = (
     *contexts.OPERATIONS[:2],
     *status.OPERATIONS,
     *contexts.OPERATIONS[2:],
+    *recording.OPERATIONS,
     *saved.OPERATIONS,
     *rules.OPERATIONS,
     *feedback.OPERATIONS,
@@ -37,15 +41,17 @@ _ALL: tuple[AnyOperation, ...] = (
     *webhooks.OPERATIONS,
 )
 OPERATIONS = {each.name: each for each in _ALL if each.answer is not NoneType}
+# Of a team's server: those of a memory, and those of the team.
+TEAM_OPERATIONS = {**OPERATIONS, **{each.name: each for each in team.OPERATIONS}}
 COMMANDS = {each.words: each for each in _ALL if each.show is not None}
 
 
-def operation_of(name: str) -> AnyOperation:
-    """The operation of that name.
+def operation_of(name: str, known: Mapping[str, AnyOperation] = OPERATIONS) -> AnyOperation:
+    """The operation of that name, of those that are known.
 
     Raises:
         NotFoundError: there is none.
     """
-    if name not in OPERATIONS:
-        raise NotFoundError(f"There is no '{name}'. There are: {', '.join(OPERATIONS)}.")
-    return OPERATIONS[name]
+    if name not in known:
+        raise NotFoundError(f"There is no '{name}'. There are: {', '.join(known)}.")
+    return known[name]

@@ -22,6 +22,7 @@ from harken.serve.operations.operation import (
     Operation,
     Printer,
     Project,
+    next_offset_of,
     view_of,
 )
 from harken.text.dates import parse_since
@@ -328,6 +329,7 @@ OPERATIONS = (
             superseded=[one.uid for one in found.alike if one.uid != found.memory.uid],
         ),
         Effect.ADDS,
+        scope="remember",
         is_idempotent=True,
         command="memory add",
         help="Save a memory. One that says the same is merged with it, or gives way to it.",
@@ -341,8 +343,7 @@ OPERATIONS = (
         "List memories",
         MemoriesAnswer,
         lambda found, wanted: MemoriesAnswer(
-            memories=view_of(found[: wanted.limit]),
-            next_offset=wanted.offset + wanted.limit if len(found) > wanted.limit else None,
+            memories=view_of(found[: wanted.limit]), next_offset=next_offset_of(found, wanted)
         ),
         command="memory list",
         help="List memories, newest first.",
@@ -359,6 +360,7 @@ OPERATIONS = (
         "Forget for good",
         ForgetAnswer,
         effect=Effect.DESTROYS,
+        scope="forget",
     ),
     Operation(
         "memory search",
@@ -380,6 +382,7 @@ OPERATIONS = (
         EditArguments,
         _edit,
         effect=Effect.CHANGES,
+        scope="remember",
         show=show_memory,
     ),
     Operation(
@@ -388,6 +391,7 @@ OPERATIONS = (
         ForgetMemoriesArguments,
         lambda harken, wanted, _caller: harken.memories.forget(wanted.ids),
         effect=Effect.DESTROYS,
+        scope="forget",
         show=lambda printer, gone: printer.say(f"Forgot {counted(len(gone), 'memory', 'memories')}."),
         shell_view=lambda gone: {"forgotten": list(gone)},
     ),
@@ -399,6 +403,8 @@ OPERATIONS = (
         "Confirm a memory",
         MemoryView,
         effect=Effect.CHANGES,
+        scope="remember",
+        is_idempotent=True,
         help="Say that a memory still holds; where it is to be looked at again, that is put off.",
         show=_show_review,
     ),
@@ -410,6 +416,7 @@ OPERATIONS = (
         "Set a day of review",
         MemoryView,
         effect=Effect.CHANGES,
+        scope="remember",
         is_idempotent=True,
         help="Say when a memory is to be looked at again; without a day, as its category suggests.",
         show=_show_review,
@@ -431,6 +438,7 @@ OPERATIONS = (
         MergeArguments,
         lambda harken, wanted, _caller: harken.memories.merge(wanted.ids, wanted.text),
         effect=Effect.CHANGES,
+        scope="remember",
         show=_show_saved,
     ),
 )

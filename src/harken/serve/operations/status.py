@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NotRequired
 
 from typing_extensions import TypedDict
 
-from harken.model.arguments import Argument, Spelling
+from harken.model.arguments import OFFSET, Argument, Spelling
 from harken.model.views import StatusView, WorkerView
-from harken.serve.operations.operation import Caller, Operation, Printer, view_of
+from harken.serve.operations.operation import Caller, Operation, Printer, next_offset_of, view_of
 from harken.text.shown import counted, readable_bytes
 
 if TYPE_CHECKING:
@@ -292,6 +292,7 @@ class FailuresAnswer(TypedDict):
     """Work that was given up, newest first."""
 
     failures: list[FailureView]
+    next_offset: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -299,6 +300,7 @@ class FailuresArguments:
     """How many."""
 
     limit: Annotated[int, Argument("How many at most.", 1, 1000)] = 100
+    offset: Annotated[int, Argument(OFFSET, 0, 1_000_000)] = 0
 
 
 OPERATIONS = (
@@ -314,6 +316,8 @@ OPERATIONS = (
         ),
         "Status",
         StatusAnswer,
+        # It tells of the machine as well: folders, and what the whole database takes.
+        scope="admin",
         help="Show how much there is, and how it stands.",
         show=_show_status,
     ),
@@ -331,9 +335,11 @@ OPERATIONS = (
         "failures",
         "List background work that was given up after repeated failures, newest first.",
         FailuresArguments,
-        lambda harken, wanted, _caller: harken.maintenance.failures(wanted.limit),
+        lambda harken, wanted, _caller: harken.maintenance.failures(wanted.offset + wanted.limit + 1)[wanted.offset :],
         "Failures",
         FailuresAnswer,
-        lambda found, _wanted: FailuresAnswer(failures=view_of(found)),
+        lambda found, wanted: FailuresAnswer(
+            failures=view_of(found[: wanted.limit]), next_offset=next_offset_of(found, wanted)
+        ),
     ),
 )

@@ -8,10 +8,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typing_extensions import TypedDict
 
-from harken.model.arguments import Argument, Spelling
+from harken.model.arguments import OFFSET, Argument, Spelling
 from harken.model.experiences import AXES, VALUE_CHARS
 from harken.model.views import ValueView
-from harken.serve.operations.operation import AT_MOST, Effect, Operation, Printer, forgetting, show_each, view_of
+from harken.serve.operations.operation import (
+    AT_MOST,
+    HIDDEN,
+    Effect,
+    Operation,
+    Printer,
+    forgetting,
+    next_offset_of,
+    show_each,
+    view_of,
+)
 from harken.text.shown import counted
 
 if TYPE_CHECKING:
@@ -88,12 +98,14 @@ class ValuesArguments(ClustersArguments):
     """Which values to list."""
 
     limit: Annotated[int, Argument("How many at most, newest first; for older ones raise it.", 1, 100), AT_MOST] = 20
+    offset: Annotated[int, Argument(OFFSET, 0, 1_000_000), HIDDEN] = 0
 
 
 class ValuesAnswer(TypedDict):
     """Values, newest first."""
 
     values: list[ValueView]
+    next_offset: int | None
 
 
 OPERATIONS = (
@@ -106,6 +118,7 @@ OPERATIONS = (
         ClustersAnswer,
         lambda found, _wanted: ClustersAnswer(axes=view_of(found)),
         Effect.CHANGES,
+        scope="remember",
         is_idempotent=True,
         command="values clusters",
         help="Find clusters of experiences; one that was found before keeps its id.",
@@ -132,6 +145,7 @@ OPERATIONS = (
         AddedAnswer,
         lambda found, _wanted: AddedAnswer(id=found.uid),
         Effect.ADDS,
+        scope="remember",
         command="values add",
         help="Keep a value, if the cluster bears it out.",
         show=lambda printer, found: printer.say(f"Added {found.uid}"),
@@ -140,10 +154,14 @@ OPERATIONS = (
         "values",
         "List the principles that were distilled.",
         ValuesArguments,
-        lambda harken, wanted, _caller: harken.values.list(wanted.axis, wanted.limit),
+        lambda harken, wanted, caller: harken.values.list(
+            wanted.axis, wanted.offset + wanted.limit + (not caller.is_owner)
+        )[wanted.offset :],
         "List values",
         ValuesAnswer,
-        lambda found, _wanted: ValuesAnswer(values=view_of(found)),
+        lambda found, wanted: ValuesAnswer(
+            values=view_of(found[: wanted.limit]), next_offset=next_offset_of(found, wanted)
+        ),
         command="values list",
         help="List values, the newest first.",
         show=show_each(

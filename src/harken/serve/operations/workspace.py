@@ -82,7 +82,9 @@ def _indexed(harken: Harken, _wanted: IndexedArguments, _caller: Caller) -> Inde
     return IndexedAnswer(indexed=[IndexedView(project=key, source=kind, parts=count) for key, kind, count in found])
 
 
-_indexing: Callable[..., AnyOperation] = partial(Operation, effect=Effect.CHANGES, is_idempotent=True, is_long=True)
+_indexing: Callable[..., AnyOperation] = partial(
+    Operation, effect=Effect.CHANGES, scope="index", is_idempotent=True, is_long=True
+)
 OPERATIONS = (
     _indexing(
         "index_code",

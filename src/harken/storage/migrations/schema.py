@@ -17,6 +17,7 @@ from sqlalchemy import (
 )
 
 from harken.storage.enrichment.webhooks import webhooks
+from harken.storage.team.tables import make_team_tables
 
 # The oldest version that was released. Those before it, 0001 to 0010, are known to `adopt`.
 FIRST = "0011"
@@ -116,6 +117,7 @@ _TRUST = (
 def create(connection: Connection, version: str) -> None:
     """Make what is missing of the tables, keys and indexes, and say which version the schema has."""
     stamps = add_missing(connection)
+    make_team_tables(connection)
     connection.execute(stamps.delete())
     connection.execute(stamps.insert().values(version_num=version))
 

@@ -12,6 +12,7 @@ from harken.storage.migrations.schema import ALL_TABLES
 from harken.storage.positions import TURNS_OUT_OF_TIME
 from harken.storage.postgres.fulltext import TsvectorIndex
 from harken.storage.postgres.rights import lock_schema, settle_functions
+from harken.storage.team.tables import TEAM_TABLES, wall_off_teams
 
 WORDS = "entry_words"
 # Languages that the server stems; words in Latin letters elsewhere are taken for English ones.
@@ -82,6 +83,7 @@ def migrate(connection: Connection, language: str | None, role: str | None) -> N
         connection.exec_driver_sql(
             f"CREATE POLICY of_tenant ON {table} USING (tenant = current_setting('harken.tenant', true))"
         )
+    wall_off_teams(connection)
     if role is not None:
         _grant(connection, schema, role)
     # Whatever was made anew above may be called by everybody, and by no role in particular.
@@ -151,7 +153,7 @@ def _grant(connection: Connection, schema: str, role: str) -> None:
     for statement in (
         f"GRANT USAGE ON SCHEMA {schema} TO {quoted}",
         f"GRANT SELECT ON alembic_version TO {quoted}",
-        f"GRANT SELECT, INSERT, UPDATE, DELETE ON {', '.join(ALL_TABLES)} TO {quoted}",
+        f"GRANT SELECT, INSERT, UPDATE, DELETE ON {', '.join((*ALL_TABLES, *TEAM_TABLES))} TO {quoted}",
         f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA {schema} TO {quoted}",
     ):
         connection.exec_driver_sql(statement)

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 import psycopg
-from sqlalchemy import URL, text
+from sqlalchemy import URL, Engine, text
 
 from harken.errors import StoreBusyError, StoreError, UsageError
 from harken.log import Log
@@ -32,6 +32,7 @@ from harken.storage.postgres.dialect import PostgresDialect
 from harken.storage.postgres.fulltext import TsvectorIndex
 from harken.storage.postgres.rights import check_functions
 from harken.storage.postgres.vectors import PgvectorIndex
+from harken.storage.team.control import ControlTables
 
 _LISTEN_SECONDS = 1.0
 _RECONNECT_SECONDS = 3.0
@@ -45,23 +46,30 @@ _log = Log(__name__)
 class PostgresStore:
     """A `Store` of one tenant on a PostgreSQL server.
 
+    Args:
+        url: of the database.
+        tenant: whose rows.
+        beside: a store of another tenant there, whose connections it shares; it was opened before, and is closed later.
     Raises:
         SchemaBehindError: the database was not made, or not upgraded, by `harken migrate`.
         SchemaError: it was upgraded to what this Harken cannot go on with.
         StoreError: the server cannot be reached, or refuses the login.
     """
 
-    def __init__(self, url: URL, tenant: str) -> None:
+    def __init__(self, url: URL, tenant: str, beside: PostgresStore | None = None) -> None:
         self.url = shown(url)
         self.tenant = tenant
         self._target = url
-        self._engine = make_engine(url, begins=False)
+        self._is_shared = beside is not None
+        self._engine: Engine = make_engine(url, begins=False) if beside is None else beside._engine
         self._reading_begins = reading_begins(tenant)
         self._translated = partial(translated, self.url)
         self._dialect = PostgresDialect()
         self.text = TsvectorIndex()
         self._statistics = Statistics(self._engine, tenant)
         self.nearest = PgvectorIndex(self._engine, tenant, self._translated, self._statistics)
+        if beside is not None:
+            return
         try:
             with self._translated(), self._engine.connect() as connection:
                 version = migrations.current_version(connection)
@@ -137,8 +145,12 @@ class PostgresStore:
 
     def listen(self, wake: Callable[[], None]) -> Callable[[], None]:
         """Call `wake` whenever anyone commits work of this tenant, and once whenever listening begins."""
+        return self.listen_to_all(lambda tenant: wake() if tenant in ("", self.tenant) else None)
+
+    def listen_to_all(self, heard: Callable[[str], None]) -> Callable[[], None]:
+        """Call `heard` with a tenant whenever anyone commits work of it, and with "" whenever listening begins."""
         stopping = threading.Event()
-        thread = threading.Thread(target=self._listen, args=(wake, stopping), name="harken-listen", daemon=True)
+        thread = threading.Thread(target=self._listen, args=(heard, stopping), name="harken-listen", daemon=True)
         thread.start()
 
         def stop() -> None:
@@ -148,21 +160,29 @@ class PostgresStore:
         return stop
 
     def close(self) -> None:
-        """Give every connection back."""
-        self._engine.dispose()
+        """Give every connection back; those that are another store's as well are left to it."""
+        if not self._is_shared:
+            self._engine.dispose()
 
-    def _listen(self, wake: Callable[[], None], stopping: threading.Event) -> None:
+    def of_tenant(self, tenant: str) -> PostgresStore:
+        """A store of another tenant that shares the connections of this one."""
+        return PostgresStore(self._target, tenant, self)
+
+    def control_tables(self) -> ControlTables:
+        """The tables of teams."""
+        return ControlTables(self._engine, self._translated)
+
+    def _listen(self, heard: Callable[[str], None], stopping: threading.Event) -> None:
         conninfo = self._target.set(drivername="postgresql").render_as_string(hide_password=False)
         while not stopping.is_set():
             try:
                 with psycopg.connect(conninfo, autocommit=True, application_name="harken") as connection:
                     connection.execute(f"LISTEN {WORK_CHANNEL}")
                     # What was signalled before this connection stood was heard by nobody.
-                    wake()
+                    heard("")
                     while not stopping.is_set():
                         for signal in connection.notifies(timeout=_LISTEN_SECONDS, stop_after=1):
-                            if signal.payload == self.tenant:
-                                wake()
+                            heard(signal.payload)
             except psycopg.Error as error:
                 # Whoever waits for a signal polls as well; a server that comes back is listened to again.
                 _log.warning("listening_failed", error_class=type(error).__name__)

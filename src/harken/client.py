@@ -1,0 +1,251 @@
+"""Clients of a team's server, blocking and awaited: a method for each verb, made of the operations.
+
+What can be asked for is described once, by the operations; the types of it stand in `client.pyi`, which
+`tools/clients.py` writes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
+from copy import copy
+from dataclasses import MISSING
+from typing import Any, Self
+from uuid import uuid4
+
+import httpx
+
+from harken import __version__
+from harken.errors import EndpointError
+from harken.model.arguments import arguments_of
+from harken.serve.operations.operation import AnyOperation, Effect
+from harken.serve.operations.registry import TEAM_OPERATIONS
+
+# Too often, the same is being answered, the store or the server is away: come back.
+_AGAIN = (409, 429, 502, 503, 504)
+_LEAST_WAIT, _MOST_WAIT = 0.2, 30.0
+_Steps = Generator[httpx.Request | float, httpx.Response | None, dict[str, Any]]
+
+
+class ApiError(EndpointError):
+    """The server refuses a request.
+
+    Args:
+        status: of HTTP.
+        kind: of problem, a URN.
+        detail: a sentence.
+    """
+
+    def __init__(self, status: int, kind: str, detail: str) -> None:
+        super().__init__(f"{detail} ({status})")
+        self.status = status
+        self.kind = kind
+        self.detail = detail
+
+
+class _Client:
+    """What both clients share: how a request is made, when it is sent again, what becomes of its answer."""
+
+    def __init__(self, key: str, space: str | None, attempts: int) -> None:
+        self._headers = {"authorization": f"Bearer {key}", "user-agent": f"harken-client/{__version__}"}
+        self._space = space
+        self._attempts = attempts
+        self._http: Any = None
+
+    def in_space(self, space: str | None) -> Self:
+        """The same client, whose calls name a space; it shares the connections."""
+        other = copy(self)
+        other._space = space
+        return other
+
+    def _steps(self, operation: AnyOperation, given: dict[str, Any]) -> _Steps:
+        """Yield requests to send and seconds to wait; what the transport raises is thrown in.
+
+        Raises:
+            ApiError: the server refuses.
+            EndpointError: it cannot be reached.
+        """
+        headers = dict(self._headers)
+        if self._space is not None:
+            headers["harken-space"] = self._space
+        if operation.effect is not Effect.READS:
+            # The same for every attempt: what was done by one whose answer was lost is not done again.
+            headers["idempotency-key"] = uuid4().hex
+        named = {name: value for name, value in given.items() if value is not None}
+        request = self._http.build_request("POST", f"/v1/{operation.name}", json=named, headers=headers)
+        for attempt in range(1, self._attempts + 1):
+            wait = min(_MOST_WAIT, _LEAST_WAIT * 2 ** (attempt - 1)) * random.uniform(0.5, 1.0)  # noqa: S311
+            try:
+                response = yield request
+            except httpx.TransportError as error:
+                if attempt == self._attempts:
+                    raise EndpointError(f"{request.url} cannot be reached: {type(error).__name__}.") from error
+                yield wait
+                continue
+            assert response is not None  # noqa: S101 - a request was yielded
+            if response.status_code == httpx.codes.OK:
+                answer: dict[str, Any] = response.json()
+                return answer
+            if response.status_code not in _AGAIN or attempt == self._attempts:
+                raise _refusal(response)
+            yield max(wait, _seconds(response.headers.get("retry-after", "")))
+        raise AssertionError("the last attempt returns or raises")
+
+
+class HarkenClient(_Client):
+    """A client that blocks; safe to use from several threads.
+
+    Args:
+        url: of the server, `https://memory.example.org`.
+        key: `hk_…`; it says who asks.
+        space: the one that calls name; None for one's own.
+        attempts: how often a request is sent at most, where the server says to come back, or cannot be reached.
+        timeout_seconds: for an answer.
+        transport: in place of the network.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        key: str,
+        space: str | None = None,
+        *,
+        attempts: int = 5,
+        timeout_seconds: float = 30.0,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        super().__init__(key, space, attempts)
+        self._http = httpx.Client(base_url=url, timeout=timeout_seconds, transport=transport)
+
+    def call(self, verb: str, **given: Any) -> dict[str, Any]:
+        """The answer of a verb by its name."""
+        steps = self._steps(TEAM_OPERATIONS[verb], given)
+        try:
+            step = next(steps)
+            while True:
+                try:
+                    got = self._taken(step)
+                except httpx.TransportError as error:
+                    step = steps.throw(error)
+                else:
+                    step = steps.send(got)
+        except StopIteration as done:
+            answer: dict[str, Any] = done.value
+            return answer
+
+    def _taken(self, step: httpx.Request | float) -> httpx.Response | None:
+        if isinstance(step, httpx.Request):
+            response: httpx.Response = self._http.send(step)
+            return response
+        time.sleep(step)
+        return None
+
+    def pages(self, verb: str, **given: Any) -> Iterator[dict[str, Any]]:
+        """The answers of a verb that lists, page by page."""
+        while True:
+            answer = self.call(verb, **given)
+            yield answer
+            if not answer.get("next_cursor"):
+                return
+            given["cursor"] = answer["next_cursor"]
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+
+class AsyncHarkenClient(_Client):
+    """The same, awaited; see `HarkenClient`."""
+
+    def __init__(
+        self,
+        url: str,
+        key: str,
+        space: str | None = None,
+        *,
+        attempts: int = 5,
+        timeout_seconds: float = 30.0,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        super().__init__(key, space, attempts)
+        self._http = httpx.AsyncClient(base_url=url, timeout=timeout_seconds, transport=transport)
+
+    async def call(self, verb: str, **given: Any) -> dict[str, Any]:
+        """The answer of a verb by its name."""
+        steps = self._steps(TEAM_OPERATIONS[verb], given)
+        try:
+            step = next(steps)
+            while True:
+                try:
+                    waiting: Awaitable[Any] = asyncio.sleep(step) if isinstance(step, float) else self._http.send(step)
+                    got = await waiting
+                except httpx.TransportError as error:
+                    step = steps.throw(error)
+                else:
+                    step = steps.send(got)
+        except StopIteration as done:
+            answer: dict[str, Any] = done.value
+            return answer
+
+    async def pages(self, verb: str, **given: Any) -> AsyncIterator[dict[str, Any]]:
+        """The answers of a verb that lists, page by page."""
+        while True:
+            answer = await self.call(verb, **given)
+            yield answer
+            if not answer.get("next_cursor"):
+                return
+            given["cursor"] = answer["next_cursor"]
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        await self.close()
+
+
+def _refusal(response: httpx.Response) -> ApiError:
+    try:
+        found = response.json()
+        return ApiError(response.status_code, str(found["type"]), str(found["detail"]))
+    except (ValueError, KeyError, TypeError):
+        # What stands between here and the server may answer in its own way.
+        return ApiError(response.status_code, "about:blank", f"{response.url} answers {response.reason_phrase}.")
+
+
+def _seconds(text: str) -> float:
+    return min(_MOST_WAIT, float(text)) if text.isdecimal() else 0.0
+
+
+def required_of(operation: AnyOperation) -> list[str]:
+    """The arguments that have to be given, in their order: a method takes them by place as well."""
+    return [each.name for each in arguments_of(operation.arguments) if each.default is MISSING]
+
+
+def _method(operation: AnyOperation) -> Callable[..., Any]:
+    names = required_of(operation)
+
+    def method(client: Any, *values: Any, **given: Any) -> Any:
+        if len(values) > len(names) or given.keys() & set(names[: len(values)]):
+            raise TypeError(f"{operation.name} takes by place: {', '.join(names) or 'nothing'}")
+        return client.call(operation.name, **dict(zip(names, values, strict=False)), **given)
+
+    method.__name__ = operation.name
+    method.__doc__ = operation.summary
+    return method
+
+
+for _each in TEAM_OPERATIONS.values():
+    for _kind in (HarkenClient, AsyncHarkenClient):
+        setattr(_kind, _each.name, _method(_each))

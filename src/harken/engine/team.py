@@ -1,0 +1,231 @@
+"""Team: who speaks by which key, and the memory that they get to see and to write."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from harken.config.settings import environment, load_settings
+from harken.engine.engine import Harken
+from harken.engine.members import Members, hash_of
+from harken.engine.requests import Requests
+from harken.engine.team_memory import Seat, TeamMemory
+from harken.errors import KeyRefusedError, NotFoundError, StoreError
+from harken.log import Log
+from harken.model.team import COMMON, EVERY_SCOPE, Access, Principal, PrincipalKind, Speaker, TeamSpace
+from harken.storage.entries import has_entries
+from harken.storage.open import open_server
+from harken.storage.team import people
+from harken.storage.team.keys import USED_EVERY, note_used
+from harken.storage.team.spaces import list_spaces, readable_spaces
+
+if TYPE_CHECKING:
+    from harken.providers.embedder import Embedder
+
+OPERATOR = "operator"
+# Spaces that nobody has asked for so long are let go, and looked for so often.
+_IDLE_SECONDS, _LOOKED_EVERY_SECONDS = 600.0, 30.0
+_READERS = 16
+
+_log = Log(__name__)
+
+
+@dataclass(slots=True)
+class _Opened:
+    """An open space, and when somebody last asked for it."""
+
+    harken: Harken
+    used_at: float
+
+
+class Team(Members):
+    """The memory of a team on a server: one object for a process, safe to use from several threads.
+
+    Args:
+        home: folder of settings, as for `Harken`.
+        settings: values above the settings file and the environment; `store` has to be a server's URL.
+        env: the environment; None takes the process's own.
+        embedder: stands in place of the configured model.
+    Attributes:
+        requests: what members have asked: repeats, and the audit.
+    Raises:
+        ConfigError: the store is no server, or a setting is out of range.
+        StoreError: the store cannot be opened.
+    """
+
+    def __init__(
+        self,
+        home: str | Path | None = None,
+        *,
+        settings: Mapping[str, Any] | None = None,
+        env: Mapping[str, str] | None = None,
+        embedder: Embedder | None = None,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._env = environment() if env is None else env
+        self._open: dict[str, Any] = {"home": home, "settings": settings, "env": self._env, "now": now}
+        loaded = load_settings(home, self._env, settings).settings
+        self.name = loaded.tenant
+        self._server = open_server(loaded.store, loaded.tenant)
+        super().__init__(self._server.control_tables(), now, self._holds_something)
+        try:
+            # Its models are those of all spaces.
+            self._first = Harken(**self._open, embedder=embedder, store=self._server)
+        except BaseException:
+            self._server.close()
+            raise
+        self.requests = Requests(self._control, loaded.serve.audit_days, now)
+        self._lock = threading.RLock()
+        self._spaces: dict[str, _Opened] = {}
+        self._looked_at = time.monotonic()
+        self._behind = ThreadPoolExecutor(1, "harken-team")
+        self._noted: dict[str, datetime] = {}
+
+    def operator(self, team: str | None = None) -> Speaker:
+        """Whoever holds the database: may manage everything in a team, that of the settings unless one is named.
+
+        They see no private space by this.
+        """
+        name = team or self.name
+        with self._control.reading(name) as tx:
+            shared = [space for space in list_spaces(tx) if not space.is_private]
+        if COMMON not in [space.id for space in shared]:
+            shared.insert(0, TeamSpace(COMMON, name, COMMON))
+        seen = tuple((space, Access.ADMIN) for space in shared)
+        principal = Principal(OPERATOR, name, PrincipalKind.SERVICE, OPERATOR, self._now())
+        return Speaker(principal, None, EVERY_SCOPE, seen, is_operator=True)
+
+    def speaker(self, token: str) -> Speaker:
+        """Who speaks by a key, looked up anew each time, so that a revoked key is refused from then on.
+
+        Raises:
+            KeyRefusedError: it is unknown, has expired, or was revoked.
+        """
+        now = self._now()
+        with self._control.of_key(hash_of(token)) as found:
+            if found is None or found[1].revoked or (found[1].expires and found[1].expires <= now):
+                raise KeyRefusedError
+            tx, key = found
+            try:
+                principal = people.find_principal(tx, key.principal)
+            except NotFoundError:
+                raise KeyRefusedError from None
+            seen = readable_spaces(tx, principal.id)
+        if key.spaces is not None:
+            seen = [(space, access) for space, access in seen if space.id in key.spaces]
+        if key.last_used is None or now - key.last_used >= USED_EVERY:
+            self._note_used(principal.team, key.id, now)
+        return Speaker(principal, key, key.scopes, tuple(seen))
+
+    def _note_used(self, team: str, key_id: str, now: datetime) -> None:
+        """Have it noted behind the answer that a key was used."""
+        with self._lock:
+            if (before := self._noted.get(key_id)) is not None and now - before < USED_EVERY:
+                return
+            self._noted[key_id] = now
+
+        def note() -> None:
+            try:
+                with self._control.writing(team) as tx:
+                    note_used(tx, key_id, now)
+            except StoreError as error:
+                _log.warning("key_use_not_noted", error_class=type(error).__name__)
+
+        # Where the team is being closed, it is noted with the next use.
+        with suppress(RuntimeError):
+            self._behind.submit(note)
+
+    def speaker_of(self, email: str, team: str | None = None) -> Speaker:
+        """Who has logged in with an address that a provider has vouched for.
+
+        Raises:
+            KeyRefusedError: no principal of the team has that address.
+        """
+        with self._control.reading(team or self.name) as tx:
+            principal = people.principal_of_email(tx, email.strip().lower())
+            if principal is None:
+                raise KeyRefusedError
+            seen = readable_spaces(tx, principal.id)
+        return Speaker(principal, None, EVERY_SCOPE, tuple(seen))
+
+    def memory(self, speaker: Speaker, space: str | None = None) -> Harken:
+        """The memory as a speaker gets to see it; what is written goes to their own space, or the one named.
+
+        Reading sees the union of the spaces that the speaker may read. The object is the team's: never close it, and
+        ask for it anew with each request. In a space that they may only read, whatever writes is refused.
+
+        Raises:
+            NotFoundError: there is no space of that name that they may see.
+        """
+        named = speaker.own if space is None else speaker.space(space)
+        access = next(access for each, access in speaker.spaces if each.id == named.id)
+        return TeamMemory(self.opened(named), Seat(speaker, named, access))
+
+    def opened(self, space: TeamSpace) -> Harken:
+        """A space as it is, without a speaker; the team's, and never to be closed."""
+        now = time.monotonic()
+        with self._lock:
+            if now - self._looked_at > _LOOKED_EVERY_SECONDS:
+                self._let_go(now)
+            known = self._spaces.get(space.tenant)
+            if known is None:
+                if space.tenant == self.name:
+                    known = _Opened(self._first, now)
+                else:
+                    known = _Opened(self._opened(space.tenant), now)
+                self._spaces[space.tenant] = known
+            known.used_at = now
+            return known.harken
+
+    def _opened(self, tenant: str) -> Harken:
+        return Harken(**self._open, store=self._server.of_tenant(tenant), beside=self._first)
+
+    def _let_go(self, now: float) -> None:
+        """Close spaces that nobody has asked for in a while; whoever still has one can go on with it."""
+        self._looked_at = now
+        for tenant, known in list(self._spaces.items()):
+            if now - known.used_at > _IDLE_SECONDS and known.harken is not self._first:
+                del self._spaces[tenant]
+                known.harken.close()
+
+    def _holds_something(self, space: TeamSpace) -> bool:
+        with self._server.of_tenant(space.tenant).reading() as tx:
+            return has_entries(tx)
+
+    def warm_up(self) -> None:
+        """Load the embedding model while nobody waits for it."""
+        self._first.chats.warm_up()
+
+    def queues(self) -> dict[str, int]:
+        """How much work waits in the spaces that are open in this process, by kind."""
+        with self._lock:
+            opened = [known.harken for known in self._spaces.values()]
+        waiting: Counter[str] = Counter()
+        for harken in opened:
+            waiting.update({report.name: report.waiting for report in harken.background.status()})
+        return dict(waiting)
+
+    def close(self) -> None:
+        """Stop the workers and give everything back."""
+        self._behind.shutdown()
+        self.requests.close()
+        with self._lock:
+            for known in self._spaces.values():
+                if known.harken is not self._first:
+                    known.harken.close()
+            self._spaces.clear()
+        self._first.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()

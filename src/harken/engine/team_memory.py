@@ -1,0 +1,174 @@
+"""The memory of a team as one speaker sees it: what they write goes to one space, what they read comes from several."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harken.engine.engine import Harken
+from harken.engine.parts import lazy_part
+from harken.errors import SpaceReadOnlyError
+from harken.model.conversations import (
+    Conversation,
+    CoreFact,
+    Event,
+    Message,
+    MessageType,
+    Role,
+    SavedRecord,
+    Trust,
+)
+from harken.model.team import Access, Speaker, TeamSpace
+from harken.storage.ports import Store, Transaction
+from harken.storage.team.origins import Origin, note_origins
+
+if TYPE_CHECKING:
+    from harken.config.settings import Settings
+    from harken.jobs.spaces import Spaces
+    from harken.jobs.spend import LanguageModel
+    from harken.jobs.workers import Background
+    from harken.record.recorder import Recorder
+    from harken.redact.redactor import Redactor
+    from harken.search.search import Searcher
+
+
+class ReadOnlySpace:
+    """A store of a space in which somebody may only read."""
+
+    def __init__(self, store: Store, space: TeamSpace) -> None:
+        self._store = store
+        self._space = space
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def writing(self, of: Sequence[str] | None = None) -> AbstractContextManager[Transaction]:
+        """Refused.
+
+        Raises:
+            SpaceReadOnlyError: always.
+        """
+        raise SpaceReadOnlyError(Access.WRITE.value, self._space.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """A speaker in the space that they write to.
+
+    Attributes:
+        access: what they may do there.
+    """
+
+    speaker: Speaker
+    space: TeamSpace
+    access: Access
+
+    def note(self, tx: Transaction, events: Sequence[Event]) -> None:
+        """Note who has brought records into a shared space, in the transaction that writes them."""
+        if self.space.is_private or self.speaker.is_operator:
+            return
+        found = [
+            Origin(self.space.id, event.uid, _kind_of(event), self.speaker.principal.id, _moment_of(event))
+            for event in events
+            if isinstance(event, Message | Conversation | CoreFact)
+            or (isinstance(event, SavedRecord) and event.fields is not None)
+        ]
+        note_origins(tx.connection, self.space.team, found)
+
+
+def _kind_of(event: Event) -> str:
+    return event.source if isinstance(event, SavedRecord) else type(event).__name__.lower()
+
+
+def _moment_of(event: Any) -> datetime:
+    moment: datetime = event.at if hasattr(event, "at") else event.created_at
+    return moment
+
+
+class TeamMemory(Harken):
+    """The memory of a space as one speaker sees it; it shares everything that is open with the space's own."""
+
+    def __init__(self, base: Harken, seat: Seat) -> None:
+        opened = vars(base)
+        names = ("_opening", "_env", "loaded", "_now", "_given_embedder", "_reranker", "_beside", "store", "replayed")
+        for name in (*names, "_removed", "run_time", "_journal"):
+            setattr(self, name, opened[name])
+        if not seat.access.allows(Access.WRITE):
+            self.store = ReadOnlySpace(base.store, seat.space)
+        self.seat = seat
+        self._base = base
+
+    @lazy_part
+    def recorder(self) -> Recorder:
+        """Writes what is said, and notes in a shared space who has brought it."""
+        from harken.record.recorder import Recorder
+
+        base = self._base.recorder
+        ports = self.store, base.journal, base.redactor, base.config, base.min_message_tokens
+        return Recorder(*ports, wake=base.wake, now=base.now, written=self.seat.note)
+
+    @lazy_part
+    def spaces(self) -> Spaces:
+        """The embedding models of the space."""
+        return self._base.spaces
+
+    @lazy_part
+    def background(self) -> Background:
+        """The workers of the space."""
+        return self._base.background
+
+    @lazy_part
+    def _redactor(self) -> Redactor:
+        return self._base._redactor
+
+    @lazy_part
+    def _language_model(self) -> LanguageModel:
+        return self._base._language_model
+
+    @lazy_part
+    def _searcher(self) -> Searcher:
+        from harken.search.session import SearchSessions
+
+        base = self._base._searcher
+        mine = base.sessions
+        ports = self.store, mine.config, mine.embedder_of, mine.now, mine.models
+        return replace(base, sessions=SearchSessions(*ports))
+
+    def record_message(
+        self,
+        conversation: str,
+        role: Role | str,
+        text: str,
+        *,
+        channel: str = "library",
+        author: str | None = None,
+        type: MessageType | str = MessageType.TEXT,
+        call_id: str | None = None,
+        tool_name: str | None = None,
+        directory: str | Path | None = None,
+        trust: Trust | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        once: str | None = None,
+    ) -> Message:
+        """Record one message; in a shared space, a person's is said by whoever's key it is."""
+        if not self.seat.space.is_private and Role.of(role) is Role.USER:
+            name = self.seat.speaker.principal.name
+            author = name if author in (None, name) else f"{author}, by {name}"
+        given: dict[str, Any] = {"call_id": call_id, "tool_name": tool_name, "directory": directory, "trust": trust}
+        options = {"channel": channel, "author": author, "type": type, "metadata": metadata, "once": once, **given}
+        return super().record_message(conversation, role, text, **options)
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of the space."""
+        return self._base.settings
+
+    def _current(self) -> Settings:
+        return self._base.settings
+
+    def close(self) -> None:
+        """No-op: what is open is the team's."""

@@ -1,0 +1,240 @@
+"""The server of a team: verbs, MCP and pages, each with a key that says who asks; health, metrics, OpenAPI."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+from anyio.to_thread import run_sync
+from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from harken import __version__
+from harken.config.settings import Settings
+from harken.engine.team import Team
+from harken.errors import HarkenError, KeyRefusedError
+from harken.log import Log
+from harken.model.team import KeyScope, Speaker
+from harken.serve.http.bodies import LONGEST_ARGUMENTS, parse_body, read_body
+from harken.serve.http.calls import Answered, TeamCalls, VerbCall
+from harken.serve.http.metrics import Metrics
+from harken.serve.http.openapi import team_openapi
+from harken.serve.http.paging import closed, opened
+from harken.serve.http.problems import Problem, problem_of, too_many
+from harken.serve.http.rates import Rates
+from harken.serve.mcp.listed import DEFAULT_TOOLS, tools_of
+from harken.serve.mcp.mount import Mount
+from harken.serve.operations.operation import AnyOperation
+from harken.serve.operations.registry import TEAM_OPERATIONS, operation_of
+
+SPACE_HEADER, ONCE_HEADER, REPLAYED_HEADER = "harken-space", "idempotency-key", "idempotent-replayed"
+TEAM_TOOLS = f"{DEFAULT_TOOLS},record,recall"
+_SPEAKER, _RATE = "harken.speaker", "harken.rate"
+# Of one address, how often in a minute a key may be shown that is none.
+_WRONG_KEYS = 60
+
+
+_log = Log(__name__)
+
+
+class TeamServer:
+    """What the routes of a team's server share; see `make_team_app`."""
+
+    def __init__(self, team: Team, settings: Settings) -> None:
+        self.team = team
+        self.settings = settings
+        self.metrics = Metrics(team.queues)
+        self.calls = TeamCalls(team, self.metrics)
+        self._rates = Rates(settings.serve.rate)
+        self._wrong = Rates(_WRONG_KEYS)
+        self.mcp = Mount(self._mcp_answer, _offered)
+        self.model = "loading"
+
+    async def admitted(self, scope: Scope) -> tuple[Speaker, Mapping[str, str]] | Problem:
+        """Who asks, and the headers that tell how often they still may; or why they may not."""
+        token = _token_of(Headers(scope=scope))
+        if token is None:
+            return problem_of(KeyRefusedError())
+        # Before the database is asked: whoever asks too often costs nothing but this.
+        taken = self._rates.take(hashlib.sha256(token.encode()).hexdigest())
+        if taken.wait_seconds:
+            return too_many(taken.wait_seconds, taken.headers)
+        try:
+            return await run_sync(self.team.speaker, token), taken.headers
+        except KeyRefusedError as error:
+            client = scope.get("client")
+            wrong = self._wrong.take(str(client[0]) if client else "")
+            return too_many(wrong.wait_seconds, {}) if wrong.wait_seconds else problem_of(error)
+        except Exception as error:  # noqa: BLE001 - the serve boundary
+            return problem_of(error)
+
+    async def answer(self, call: VerbCall) -> Answered:
+        """Answer a call in a thread of its own."""
+        return await run_sync(self.calls.answer, call)
+
+    async def _mcp_answer(
+        self, operation: AnyOperation, given: Mapping[str, Any], context: Any, progress: Callable[[int, int], None]
+    ) -> dict[str, Any]:
+        request: Request = context.request
+        space = request.headers.get(SPACE_HEADER)
+        call = VerbCall(request.scope[_SPEAKER], operation, given, space, "mcp", progress=progress)
+        return (await self.answer(call)).answer
+
+    def ready(self) -> None:
+        """Ask the store whether it is there, and of this schema.
+
+        Raises:
+            HarkenError: it is not.
+        """
+        self.team.requests.check()
+
+    async def warm_up(self) -> None:
+        """Load the model, while what needs none is answered already."""
+        try:
+            await run_sync(self.team.warm_up)
+        except HarkenError as error:
+            # Words find things without it; whoever asks next tries again.
+            _log.warning("not_warmed_up", error_class=type(error).__name__)
+            self.model = "missing"
+        else:
+            self.model = "loaded"
+
+    async def close(self) -> None:
+        """End what is still being answered, and write down what was asked."""
+        await self.mcp.close()
+        await run_sync(self.team.requests.flush)
+
+
+def make_team_app(team: Team, settings: Settings) -> Starlette:
+    """Make the server's routes over an open team; its lifespan has to be run (`uvicorn … --lifespan on`)."""
+    server = TeamServer(team, settings)
+
+    @asynccontextmanager
+    async def lifespan(_app: Starlette) -> AsyncIterator[None]:
+        warming = asyncio.create_task(server.warm_up())
+        try:
+            yield
+        finally:
+            await warming
+            await server.close()
+
+    app = Starlette(
+        routes=[
+            Route("/healthz", _healthz, methods=["GET"]),
+            Route("/readyz", partial(_readyz, server), methods=["GET"]),
+            Route("/openapi.json", _describe, methods=["GET"]),
+            Route("/metrics", _Keyed(server, _metrics), methods=["GET"]),
+            Route("/mcp", _Keyed(server, None)),
+            Route("/v1/{verb}", _Keyed(server, _run), methods=["GET", "POST"]),
+        ],
+        exception_handlers={HTTPException: _problem, Exception: _problem},
+        lifespan=lifespan,
+    )
+    app.state.server = server
+    return app
+
+
+Answer = Callable[[TeamServer, Request], Any]
+
+
+class _Keyed:
+    """A route that is answered to whoever shows a key, no more often than they may ask."""
+
+    def __init__(self, server: TeamServer, answer: Answer | None) -> None:
+        self._server = server
+        self._answer = answer
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, or say why not."""
+        found = await self._server.admitted(scope)
+        if isinstance(found, Problem):
+            await found.response()(scope, receive, send)
+            return
+        scope = {**scope, _SPEAKER: found[0]}
+        if self._answer is None:
+            await self._server.mcp(scope, receive, send)
+            return
+        try:
+            response: Response = await self._answer(self._server, Request(scope, receive))
+        except Exception as error:  # noqa: BLE001 - the serve boundary; its words may hold a message's
+            response = problem_of(error).response()
+        response.headers.update(found[1])
+        await response(scope, receive, send)
+
+
+async def _run(server: TeamServer, request: Request) -> Response:
+    operation = operation_of(request.path_params["verb"], TEAM_OPERATIONS)
+    speaker: Speaker = request.scope[_SPEAKER]
+    space = request.headers.get(SPACE_HEADER)
+    asker = json.dumps([speaker.principal.team, speaker.principal.id, space])
+    if request.method == "GET":
+        if not operation.is_asked_by_get:
+            raise HTTPException(405, f"{operation.name} is asked for with POST.", {"allow": "POST"})
+        given: object = dict(request.query_params)
+    else:
+        given = parse_body(await read_body(request, LONGEST_ARGUMENTS))
+    once = request.headers.get(ONCE_HEADER, "")
+    answered = await server.answer(VerbCall(speaker, operation, opened(operation, given, asker), space, once=once))
+    response = JSONResponse(closed(operation, given, answered.answer, asker))
+    if answered.is_repeat:
+        response.headers[REPLAYED_HEADER] = "true"
+    return response
+
+
+async def _metrics(server: TeamServer, request: Request) -> Response:
+    speaker: Speaker = request.scope[_SPEAKER]
+    server.calls.require_host(speaker)
+    content, kind = await run_sync(server.metrics.text)
+    return Response(content, headers={"content-type": kind})
+
+
+def make_metrics_app(app: Starlette) -> ASGIApp:
+    """Make what serves `/metrics` alone and asks for no key, for a port that Prometheus alone can reach."""
+
+    async def metrics(_request: Request) -> Response:
+        content, kind = await run_sync(app.state.server.metrics.text)
+        return Response(content, headers={"content-type": kind})
+
+    return Starlette(routes=[Route("/metrics", metrics, methods=["GET"])])
+
+
+async def _healthz(_request: Request) -> Response:
+    return JSONResponse({"status": "ok", "version": __version__})
+
+
+async def _readyz(server: TeamServer, _request: Request) -> Response:
+    try:
+        await run_sync(server.ready)
+    except HarkenError as error:
+        return problem_of(error).response()
+    return JSONResponse({"status": "ready", "model": server.model})
+
+
+async def _describe(_request: Request) -> Response:
+    return JSONResponse(team_openapi())
+
+
+async def _problem(_request: Request, error: Exception) -> Response:
+    return problem_of(error).response()
+
+
+def _token_of(headers: Headers) -> str | None:
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" and token.strip() else None
+
+
+def _offered(context: Any) -> Sequence[AnyOperation]:
+    """Of the tools that the address names, those that the key may call."""
+    speaker: Speaker = context.request.scope[_SPEAKER]
+    named = tools_of(context.request.query_params.get("tools", TEAM_TOOLS), TEAM_OPERATIONS)
+    return [each for each in named if not each.scope or KeyScope.of(each.scope) in speaker.scopes]

@@ -1,0 +1,135 @@
+"""What members of a team have asked: answers that are given again to a repeat, and the audit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import text
+from sqlalchemy.dialects.postgresql import insert
+
+from harken.errors import RepeatedRequestError, StoreBusyError, UsageError
+from harken.model.team import AuditEntry
+from harken.storage import migrations
+from harken.storage.postgres.connection import entered, writing_begins
+from harken.storage.team.control import ControlTables, TeamTransaction
+from harken.storage.team.tables import audit, requests
+
+KEPT_FOR = timedelta(hours=24)
+_AUDITED = ("at", "principal", "key", "space", "verb", "via", "status", "ids")
+
+
+@dataclass(slots=True)
+class Claim:
+    """The right to answer a request, held until the transaction around it ends.
+
+    Attributes:
+        answer: that of the first time, where this is a repeat.
+        is_answered: whether it was answered before, with an answer that may not be written down.
+    """
+
+    answer: dict[str, Any] | None = None
+    is_answered: bool = False
+    kept: str | None = None
+
+    def keep(self, answer: dict[str, Any] | None) -> None:
+        """Have the answer given to whoever repeats the request; None where it may be written down nowhere."""
+        self.kept = None if answer is None else json.dumps(answer)
+
+
+@contextmanager
+def beside(control: ControlTables, team: str) -> Iterator[TeamTransaction]:
+    """A transaction that writes and locks nothing of the team but the rows that it changes."""
+    begins = writing_begins(team, ())[:2]
+    with control.translated(), entered(control.engine, begins) as connection:
+        yield TeamTransaction(connection, team)
+
+
+@contextmanager
+def claimed(
+    control: ControlTables, team: str, principal: str, once: str, digest: str, now: datetime
+) -> Iterator[Claim]:
+    """Claim a request by its asker's own name for it; whoever repeats it meanwhile waits.
+
+    The claim is a row that others see with the commit alone: it ends with this process, however that ends.
+
+    Raises:
+        UsageError: by this name something else was asked for.
+        RepeatedRequestError: it is still being answered, after as long as a lock is waited for.
+    """
+    is_inside = False
+    try:
+        # No lock of the team is taken: what is asked for takes its own, and may take longer than others wait.
+        with beside(control, team) as tx:
+            claim = _claim(tx, principal, once, digest, now)
+            is_inside = True
+            yield claim
+            is_inside = False
+            if claim.kept is not None:
+                tx.update(requests, requests.c.principal == principal, requests.c.once == once, answer=claim.kept)
+    except StoreBusyError as error:
+        if is_inside:
+            raise
+        raise RepeatedRequestError("This request is still being answered. Ask again in a moment.") from error
+
+
+def _claim(tx: TeamTransaction, principal: str, once: str, digest: str, now: datetime) -> Claim:
+    values = {"team": tx.team, "principal": principal, "once": once, "digest": digest, "at": now}
+    new = insert(requests).values(**values).on_conflict_do_nothing().returning(requests.c.once)
+    if tx.connection.execute(new).first() is not None:
+        return Claim()
+    mine = (requests.c.principal == principal, requests.c.once == once)
+    row = tx.rows(requests, where=mine)[0]
+    if row.at < now - KEPT_FOR:
+        tx.update(requests, *mine, digest=digest, answer=None, at=now)
+        return Claim()
+    if row.digest != digest:
+        raise UsageError("Idempotency-Key: this key was used for another request. Make a new one for each.")
+    return Claim(None if row.answer is None else json.loads(row.answer), is_answered=True)
+
+
+def add_entries(tx: TeamTransaction, entries: Sequence[tuple[str, AuditEntry]]) -> None:
+    """Add lines to the audit, each with an id of its own."""
+    rows = [
+        {"team": tx.team, "id": uid, **{name: getattr(entry, name) for name in _AUDITED}, "ids": list(entry.ids)}
+        for uid, entry in entries
+    ]
+    tx.connection.execute(audit.insert(), rows)
+
+
+def list_entries(
+    tx: TeamTransaction, principal: str | None, verb: str | None, since: datetime | None, limit: int, offset: int
+) -> list[AuditEntry]:
+    """Lines of the audit, newest first."""
+    statement = tx.select(audit)
+    for condition, value in ((audit.c.principal == principal, principal), (audit.c.verb == verb, verb)):
+        statement = statement if value is None else statement.where(condition)
+    if since is not None:
+        statement = statement.where(audit.c.at >= since)
+    ordered = statement.order_by(audit.c.at.desc(), audit.c.id.desc()).limit(limit).offset(offset)
+    return [
+        AuditEntry(team=tx.team, **{**{name: getattr(row, name) for name in _AUDITED}, "ids": tuple(row.ids)})
+        for row in tx.connection.execute(ordered)
+    ]
+
+
+def remove_old(tx: TeamTransaction, audited_since: datetime, kept_since: datetime) -> None:
+    """Remove lines of the audit, and answers, from before these moments."""
+    tx.delete(audit, audit.c.at < audited_since)
+    tx.delete(requests, requests.c.at < kept_since)
+
+
+def check_schema(control: ControlTables) -> str:
+    """What is wrong with the server's schema, in a sentence; empty where nothing is.
+
+    Raises:
+        StoreError: the server does not answer.
+    """
+    with control.reading("") as tx:
+        tx.connection.execute(text("SELECT 1"))
+        version = migrations.current_version(tx.connection)
+    return "" if version == migrations.HEAD else f"The schema is {version}, this Harken needs {migrations.HEAD}."

@@ -1,0 +1,112 @@
+"""Spaces and grants as rows, and which spaces a principal may see."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import and_, func, or_, select
+
+from harken.errors import NotFoundError, UsageError
+from harken.model.team import COMMON, Access, Grant, TeamSpace
+from harken.storage.team.people import EVERYONE, list_groups, principal_names
+from harken.storage.team.tables import grants, members, spaces
+
+if TYPE_CHECKING:
+    from harken.storage.team.control import TeamTransaction
+
+
+def read_space(row: Any) -> TeamSpace:
+    """The space of a row."""
+    return TeamSpace(row.id, row.team, row.name, row.owner, row.is_private, row.retention_days)
+
+
+def add_space(tx: TeamTransaction, space: TeamSpace, created: datetime) -> None:
+    """Make a space.
+
+    Raises:
+        UsageError: another one has that name.
+    """
+    if tx.rows(spaces.c.id, where=(or_(spaces.c.name == space.name, spaces.c.id == space.name),)):
+        raise UsageError(f"There is a space called {space.name} already. Choose another name.")
+    named = {"id": space.id, "name": space.name, "owner": space.owner, "is_private": space.is_private}
+    tx.insert(spaces, **named, retention_days=space.retention_days, created=created)
+
+
+def list_spaces(tx: TeamTransaction) -> list[TeamSpace]:
+    """Every space of the team: the common one first, then by name."""
+    return sorted(map(read_space, tx.rows(spaces)), key=lambda space: (space.id != COMMON, space.name))
+
+
+def find_space(tx: TeamTransaction, name: str) -> TeamSpace:
+    """A space by name or id, whoever may see it.
+
+    Raises:
+        NotFoundError: there is none.
+    """
+    found = [space for space in list_spaces(tx) if name in (space.name, space.id)]
+    if not found:
+        raise NotFoundError(f"There is no space {name}. See: harken space list")
+    return found[0]
+
+
+def readable_spaces(tx: TeamTransaction, principal_id: str) -> list[tuple[TeamSpace, Access]]:
+    """What a principal may see, each with what they may do there: their own first, then the common one, then by name.
+
+    Somebody's private space is theirs alone, whatever is granted.
+    """
+    mine = select(members.c.group_id).where(members.c.team == tx.team, members.c.principal == principal_id)
+    granted = or_(grants.c.grantee.in_((principal_id, EVERYONE)), and_(grants.c.is_group, grants.c.grantee.in_(mine)))
+    found = spaces.outerjoin(
+        grants, and_(grants.c.team == spaces.c.team, grants.c.space == spaces.c.id, granted, ~spaces.c.is_private)
+    )
+    rows = tx.connection.execute(
+        select(spaces, func.array_agg(grants.c.access).label("access"))
+        .select_from(found)
+        .where(spaces.c.team == tx.team, or_(spaces.c.owner == principal_id, grants.c.access.is_not(None)))
+        .group_by(spaces.c.team, spaces.c.id)
+    ).all()
+    seen = []
+    for row in rows:
+        rights = [Access.ADMIN] if row.owner == principal_id else [Access(name) for name in row.access if name]
+        seen.append((read_space(row), max(rights, key=list(Access).index)))
+    return sorted(seen, key=lambda each: (each[0].owner != principal_id, each[0].id != COMMON, each[0].name))
+
+
+def put_grant(tx: TeamTransaction, grant: Grant) -> None:
+    """Let somebody do something in a space, in place of what they might before."""
+    drop_grant(tx, grant.space, grant.grantee)
+    access = grant.access.value
+    tx.insert(grants, space=grant.space, grantee=grant.grantee, access=access, is_group=grant.is_group)
+
+
+def drop_grant(tx: TeamTransaction, space_id: str, grantee: str) -> bool:
+    """Take back what was granted; whether anything was."""
+    return bool(tx.delete(grants, grants.c.space == space_id, grants.c.grantee == grantee))
+
+
+def drop_grants_of(tx: TeamTransaction, grantee: str) -> None:
+    """Take back everything that was granted to a principal or a group."""
+    tx.delete(grants, grants.c.grantee == grantee)
+
+
+def list_grants(tx: TeamTransaction, space_id: str) -> list[Grant]:
+    """Who may do what in a space, by name."""
+    rows = tx.rows(grants, where=(grants.c.space == space_id,))
+    names = {EVERYONE: EVERYONE, **list_groups(tx), **principal_names(tx, [row.grantee for row in rows])}
+    found = [
+        Grant(row.space, row.grantee, names.get(row.grantee, row.grantee), row.is_group, Access(row.access))
+        for row in rows
+    ]
+    return sorted(found, key=lambda grant: grant.name)
+
+
+def change_space(tx: TeamTransaction, space_id: str, **values: Any) -> None:
+    """Give a space another name, or another time that its content is kept for."""
+    tx.update(spaces, spaces.c.id == space_id, **values)
+
+
+def drop_space(tx: TeamTransaction, space_id: str) -> None:
+    """Delete a space and its grants; what was in it is another matter."""
+    tx.delete(grants, grants.c.space == space_id)
+    tx.delete(spaces, spaces.c.id == space_id)

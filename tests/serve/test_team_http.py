@@ -1,0 +1,241 @@
+"""A team's server over HTTP: who is let in, how often, what a repeat gets, how lists go on, what is written down."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from openapi_spec_validator import validate
+from sqlalchemy import text
+
+from harken.serve.http.openapi import team_openapi
+from harken.serve.operations.registry import TEAM_OPERATIONS
+from team_server import Served, serving_team
+
+
+@pytest.fixture
+def served(ready_home: Path, shared_database: str, tenant: str) -> Iterator[Served]:
+    with serving_team(ready_home, shared_database, tenant) as served:
+        yield served
+
+
+def problem(response: httpx.Response, status: int) -> dict[str, Any]:
+    """The problem that a response is, as RFC 9457 has it."""
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/problem+json"
+    found: dict[str, Any] = response.json()
+    assert found.keys() == {"type", "title", "status", "detail"}
+    assert found["status"] == status
+    assert found["type"].startswith("urn:harken:problem:")
+    return found
+
+
+def rows(served: Served, table: str) -> str:
+    """All that a table of teams holds, of any team, as text."""
+    with served.team._control.reading(served.team.name) as tx:
+        return str(tx.connection.execute(text(f"SELECT * FROM {table}")).all())
+
+
+def test_the_document_is_valid_and_names_every_verb_with_its_scope() -> None:
+    document = team_openapi()
+    validate(document)
+    assert {path.removeprefix("/v1/") for path in document["paths"] if path.startswith("/v1/")} == set(TEAM_OPERATIONS)
+    for name, operation in TEAM_OPERATIONS.items():
+        [needed] = document["paths"][f"/v1/{name}"]["post"]["security"]
+        assert needed == {"key": [operation.scope] if operation.scope else []}
+
+
+def test_nobody_is_let_in_without_a_key_that_is_good(served: Served) -> None:
+    for key in ("", "hk_nonsense", "x" * 5000):
+        found = served.verb(key, "whoami")
+        problem(found, 401)
+        assert found.headers["www-authenticate"].startswith("Bearer")
+    mine = served.verb("ann", "whoami").json()
+    assert mine["principal"]["name"] == "ann"
+    assert [space["name"] for space in mine["spaces"]] == ["ann", "common", "shared"]
+    served.verb("ann", "key_revoke", {"id": mine["key"]["id"]})
+    problem(served.verb("ann", "whoami"), 401)
+
+
+def test_health_is_anybodys_and_metrics_are_the_hosts(served: Served) -> None:
+    assert served.ask("", "GET", "/healthz").json()["status"] == "ok"
+    assert served.ask("", "GET", "/readyz").json()["status"] == "ready"
+    assert served.ask("", "GET", "/openapi.json").json() == json.loads(json.dumps(team_openapi()))
+    served.verb("bob", "search", {"query": "quay"})
+    problem(served.ask("", "GET", "/metrics"), 401)
+    # Neither somebody of the team, nor who manages another one.
+    for who in ("bob", "eve"):
+        problem(served.ask(who, "GET", "/metrics"), 403)
+        problem(served.verb(who, "status"), 403)
+    told = served.ask("ann", "GET", "/metrics").text
+    assert 'harken_requests_total{status="200",verb="search",via="http"} 1.0' in told
+    assert "harken_request_seconds_bucket" in told
+    assert not any(word in told for word in ("bob", "eve", "quay"))
+
+
+def test_what_is_recorded_is_recalled_searched_and_forgotten(served: Served) -> None:
+    said = {"conversation": "log", "role": "user", "text": "Staging is called Zanzibar."}
+    recorded = served.verb("ann", "record", said)
+    assert recorded.status_code == 200, recorded.text
+    served.verb("ann", "record", {**said, "role": "assistant", "text": "Zanzibar, noted.", "ends": True})
+    found = served.verb("ann", "recall", {"text": "What is staging called?", "conversation": "next"}).json()
+    assert "Zanzibar" in found["text"]
+    hits = served.verb("ann", "search", {"query": "Zanzibar"}).json()["hits"]
+    assert recorded.json()["id"] in [hit["id"] for hit in hits]
+    given = {"ids": [recorded.json()["id"]], "kind": "message", "confirm": True}
+    assert served.verb("ann", "forget", given).json()["done"]
+    problem(served.verb("ann", "show", {"id": recorded.json()["id"]}), 404)
+
+
+def test_a_repeat_is_answered_as_the_first_and_done_once(served: Served) -> None:
+    said = {"conversation": "log", "role": "user", "text": "Moor at quay seven."}
+    first = served.verb("ann", "record", said, idempotency_key="a")
+    again = served.verb("ann", "record", said, idempotency_key="a")
+    assert again.json() == first.json()
+    assert again.headers["idempotent-replayed"] == "true"
+    assert "idempotent-replayed" not in first.headers
+    # Another's key of the same name is another key.
+    assert served.verb("bob", "record", said, idempotency_key="a").json()["id"] != first.json()["id"]
+    assert (
+        "another request"
+        in problem(served.verb("ann", "record", {**said, "text": "Moor elsewhere."}, idempotency_key="a"), 422)[
+            "detail"
+        ]
+    )
+    shown = served.verb("ann", "show", {"id": first.json()["conversation_id"]}).json()
+    assert [message["text"] for message in shown["messages"]] == ["Moor at quay seven."]
+    memory = served.verb("ann", "remember", {"content": "Quay seven is ours."}, idempotency_key="b").json()
+    gone = {"ids": [memory["id"]], "confirm": True}
+    first_gone = served.verb("ann", "forget", gone, idempotency_key="c").json()
+    assert served.verb("ann", "forget", gone, idempotency_key="c").json() == first_gone
+    problem(served.verb("ann", "remember", {"content": "Fine."}, idempotency_key="x" * 256), 422)
+
+
+def test_of_many_at_once_by_one_name_one_is_done(served: Served) -> None:
+    said = {"conversation": "log", "role": "user", "text": "Moor at quay seven."}
+    together = threading.Barrier(6)
+
+    def ask(_number: int) -> httpx.Response:
+        together.wait()
+        return served.verb("ann", "record", said, idempotency_key="same")
+
+    with ThreadPoolExecutor(6) as pool:
+        answers = list(pool.map(ask, range(6)))
+    assert {answer.status_code for answer in answers} <= {200, 409}
+    done = [answer for answer in answers if answer.status_code == 200]
+    assert len({answer.text for answer in done}) == 1
+    assert sum("idempotent-replayed" not in answer.headers for answer in done) == 1
+
+
+def test_what_failed_may_be_tried_again_by_the_same_name(served: Served) -> None:
+    problem(served.verb("ann", "forget", {"ids": ["ffffffffffff"], "confirm": True}, idempotency_key="a"), 404)
+    assert served.verb("ann", "remember", {"content": "Now it is."}, idempotency_key="a").status_code == 200
+
+
+def test_neither_repeats_nor_the_audit_hold_anybodys_words(served: Served) -> None:
+    word = "Zanzibarian"
+    made = served.verb("ann", "remember", {"content": f"{word} one.", "tags": [word]}, idempotency_key="1").json()
+    said = {"conversation": word, "role": "user", "text": f"{word} two.", "author": word}
+    message = served.verb("ann", "record", said, idempotency_key="2").json()
+    story = dict.fromkeys(("goal", "hypothesis", "action", "prediction"), word)
+    start = {"domain": "debugging", "strategy": "read-the-error", **story}
+    started = served.verb("ann", "experience_start", start, idempotency_key="3")
+    for number, (name, given) in enumerate(
+        (
+            ("memory_confirm", {"id": made["id"]}),
+            ("memory_review", {"id": made["id"], "by": "90"}),
+            ("rate", {"id": made["id"], "verdict": "useful", "question": word}),
+            ("tag", {"id": message["conversation_id"], "add": [word]}),
+            ("conversation_title", {"on": message["conversation_id"], "title": word}),
+            ("experience_update", {"note": word}),
+            ("search", {"query": word}),
+            ("show", {"id": word}),
+            ("forget", {"query": word}),
+            ("forget", {"ids": [made["id"]], "confirm": True}),
+        )
+    ):
+        answer = served.verb("ann", name, given, idempotency_key=f"k{number}")
+        assert answer.status_code in (200, 404), (name, answer.text)
+    assert started.status_code == 200, started.text
+    served.team.requests.flush()
+    kept = rows(served, "team_requests") + rows(served, "team_audit")
+    assert made["id"] in kept
+    assert word.lower() not in kept.lower()
+    secret = served.verb("ann", "key_create", {}, idempotency_key="4").json()["key"]
+    assert secret not in rows(served, "team_requests") + rows(served, "team_audit")
+
+
+def test_lists_go_on_by_a_cursor_that_is_of_use_for_the_same_question_of_the_same_principal(served: Served) -> None:
+    for content in ("Quay seven floods.", "Ilse bakes bread.", "Tax is due in May.", "Red paint peels.", "Owls hoot."):
+        served.verb("ann", "remember", {"content": content})
+    seen, cursor, pages = [], None, 0
+    while True:
+        given = {"limit": 2} | ({"cursor": cursor} if cursor else {})
+        page = served.verb("ann", "memories", given).json()
+        seen += [each["id"] for each in page["memories"]]
+        pages += 1
+        if (cursor := page["next_cursor"]) is None:
+            break
+        kept = cursor
+    assert (len(seen), len(set(seen)), pages) == (5, 5, 3)
+    assert "next_offset" not in page
+    problem(served.verb("bob", "memories", {"limit": 2, "cursor": kept}), 422)
+    problem(served.verb("ann", "memories", {"limit": 2, "cursor": kept, "category": "fact"}), 422)
+    problem(served.verb("ann", "search", {"query": "number", "cursor": kept}), 422)
+    problem(served.verb("ann", "memories", {"limit": 2, "cursor": kept[:-2] + "aa"}), 422)
+    problem(served.verb("ann", "memories", {"limit": 2, "offset": 2}), 422)
+    # A page may be longer than the one before.
+    assert served.verb("ann", "memories", {"limit": 4, "cursor": kept}).status_code == 200
+
+
+def test_who_asks_too_often_is_told_when_to_come_back(ready_home: Path, shared_database: str, tenant: str) -> None:
+    with serving_team(ready_home, shared_database, tenant, **{"serve.rate": 3}) as served:
+        answers = [served.verb("ann", "whoami") for _ in range(4)]
+        assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
+        assert [answer.headers["ratelimit-remaining"] for answer in answers] == ["2", "1", "0", "0"]
+        assert answers[0].headers["ratelimit-limit"] == "3"
+        problem(answers[3], 429)
+        assert 1 <= int(answers[3].headers["retry-after"]) <= 20
+        # Each key has its own.
+        assert served.verb("bob", "whoami").status_code == 200
+
+
+def test_who_tries_keys_is_stopped(served: Served) -> None:
+    answers = [served.verb(f"hk_{number:064x}", "whoami").status_code for number in range(62)]
+    assert answers[:60] == [401] * 60
+    assert answers[60:] == [429, 429]
+    assert served.verb("ann", "whoami").status_code == 200
+
+
+def test_the_audit_says_who_did_what_to_which_ids_and_only_to_who_manages_the_team(served: Served) -> None:
+    made = served.verb("bob", "remember", {"content": "The quay floods."}).json()
+    served.verb("bob", "memories", {})
+    problem(served.verb("bob", "forget", {"ids": ["ffffffffffff"], "confirm": True}), 404)
+    problem(served.verb("bob", "audit"), 403)
+    lines = served.ask("ann", "GET", "/v1/audit?limit=10").json()["audit"]
+    mine = [(line["verb"], line["status"], line["ids"]) for line in lines if line["verb"] != "audit"]
+    assert mine == [
+        ("forget", 404, ["ffffffffffff"]),
+        ("memories", 200, [made["id"]]),
+        ("remember", 200, [made["id"]]),
+    ]
+    bob = served.verb("bob", "whoami").json()
+    assert {line["principal"] for line in lines if line["verb"] == "remember"} == {bob["principal"]["id"]}
+    assert served.verb("eve", "audit").json()["audit"] == []
+
+
+def test_what_is_no_request_is_told_as_a_problem(served: Served) -> None:
+    problem(served.ask("ann", "POST", "/v1/search", b"{no json"), 400)
+    problem(served.ask("ann", "POST", "/v1/search", b"[1]"), 422)
+    problem(served.verb("ann", "search", {"query": ""}), 422)
+    problem(served.verb("ann", "no_such_verb"), 404)
+    problem(served.ask("ann", "GET", "/v1/search"), 405)
+    problem(served.ask("ann", "DELETE", "/v1/search"), 405)
+    problem(served.ask("ann", "GET", "/nowhere"), 404)
+    problem(served.verb("ann", "search", {"query": "quay"}, harken_space="nowhere"), 404)

@@ -1,0 +1,71 @@
+"""A team's server in this process, over a database of the tests' own, with somebody in each place of the table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx
+from starlette.applications import Starlette
+
+from harken.config.settings import load_settings
+from harken.engine.team import Team
+from harken.model.team import Access, KeyScope
+from harken.serve.http.team import make_team_app
+
+
+@dataclass
+class Served:
+    """A server of two teams: `ann` and `bob` are in the first, `eve` in another; `shared` is a space of the first.
+
+    Attributes:
+        keys: by name of the principal, each with every scope that it may have.
+    """
+
+    team: Team
+    app: Starlette
+    keys: dict[str, str] = field(default_factory=dict)
+
+    def ask(self, who: str, method: str, path: str, content: bytes | None = None, **headers: str) -> httpx.Response:
+        """Ask as somebody, by their name or by a key itself; as nobody where the name is empty."""
+        key = self.keys.get(who, who)
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        if key:
+            named["authorization"] = f"Bearer {key}"
+
+        async def asked() -> httpx.Response:
+            transport = httpx.ASGITransport(self.app, raise_app_exceptions=False)
+            async with httpx.AsyncClient(transport=transport, base_url="http://team.example.org") as client:
+                return await client.request(method, path, content=content, headers=named)
+
+        return anyio.run(asked)
+
+    def verb(self, who: str, name: str, given: Any = None, **headers: str) -> httpx.Response:
+        """Call a verb as somebody."""
+        return self.ask(who, "POST", f"/v1/{name}", json.dumps(given or {}).encode(), **headers)
+
+    def key(self, who: str, scopes: Collection[str]) -> str:
+        """A key of somebody with these scopes alone."""
+        speaker = self.team.speaker(self.keys[who])
+        return self.team.create_key(speaker, None, [KeyScope(scope) for scope in scopes]).secret
+
+
+@contextmanager
+def serving_team(home: Path, store: str, name: str, **settings: Any) -> Iterator[Served]:
+    """Serve two teams; the settings' own is `name`."""
+    options = {"store": store, "tenant": name, "embedder": "none", "serve.rate": 0, **settings}
+    with Team(home, settings=options, env={}) as team:
+        served = Served(team, make_team_app(team, load_settings(home, {}, options).settings))
+        for who, of in (("ann", name), ("bob", name), ("eve", f"{name}-other")):
+            operator = team.operator(of)
+            team.create_principal(operator, who, is_admin=who != "bob")
+            served.keys[who] = team.create_key(operator, who).secret
+        ann = team.speaker(served.keys["ann"])
+        team.create_space(ann, "shared")
+        team.grant(team.speaker(served.keys["ann"]), "shared", "bob", Access.READ)
+        yield served
