@@ -259,6 +259,11 @@ class ServeConfig(SettingsSection):
         hosts: names by which clients over TCP may call this machine, beside its own.
         rate: how often in a minute one key of a team may ask; 0 sets no limit.
         audit_days: for how long a team's server keeps who asked for what.
+        host, port: where a team's server listens; likewise `tls_cert` and `tls_key`, files in PEM.
+        metrics_port: where it answers `/metrics` to who has no key; 0 answers nowhere.
+        trusted_proxies: addresses and networks (`10.0.0.0/8`) of proxies that end TLS before a team's server. It
+            listens without TLS then, believes what they say of who asks, and answers nobody else.
+        drain_seconds: how long a team's server that is told to end goes on, no longer ready, before it takes no more.
     """
 
     idle_seconds: Annotated[float, Field(ge=0)] = 1800.0
@@ -266,6 +271,13 @@ class ServeConfig(SettingsSection):
     hosts: tuple[str, ...] = ()
     rate: Annotated[int, Field(ge=0)] = 600
     audit_days: Annotated[int, Field(ge=1)] = 365
+    host: str = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65535)] = 4275
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    metrics_port: Annotated[int, Field(ge=0, le=65535)] = 0
+    trusted_proxies: tuple[str, ...] = ()
+    drain_seconds: Annotated[float, Field(ge=0, le=300)] = 5.0
 
 
 class WebhooksConfig(SettingsSection):

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from harken.storage.postgres.store import PostgresStore
 
 SERVER_ENGINE = "postgresql"
+_SERVER_NEEDED = "A team needs a store on a server: harken --store postgresql://USER@HOST/DATABASE …"
 
 
 def parse_url(place: str) -> URL:
@@ -78,11 +79,35 @@ def open_server(place: str | None, tenant: str) -> PostgresStore:
     """
     url = None if place is None else parse_url(place)
     if url is None or url.get_backend_name() != SERVER_ENGINE:
-        raise ConfigError("A team needs a store on a server: harken --store postgresql://USER@HOST/DATABASE …")
+        raise ConfigError(_SERVER_NEEDED)
     _need_driver()
     from harken.storage.postgres.store import PostgresStore
 
     return PostgresStore(url, tenant)
+
+
+def make_server_role(place: str, role: str, password: str) -> tuple[str, bool]:
+    """Make a role that may log in to a server and do nothing else yet; one of that name stays as it is.
+
+    Args:
+        place: URL of the server's database, for a login that may make roles.
+        role: its name.
+        password: what it is to log in with.
+    Returns:
+        The URL for the role, without a password where that is not known; and whether it was made.
+    Raises:
+        ConfigError: the URL is no server's.
+        StoreError: the server cannot be reached, or refuses.
+    """
+    url = parse_url(place)
+    if url.get_backend_name() != SERVER_ENGINE:
+        raise ConfigError(_SERVER_NEEDED)
+    _need_driver()
+    from harken.storage.postgres.store import make_login
+
+    is_new = make_login(url, role, password)
+    own = url.set(username=role, password=password if is_new else None)
+    return own.render_as_string(hide_password=False), is_new
 
 
 def migrate_store(

@@ -81,6 +81,7 @@ _COMMANDS = {
         "view": "Look at what is remembered, in a browser: conversations, search, what came back and why, memories, "
         "upkeep.",
     },
+    "cli.hosting": {"team": "A memory for several, on a server: begin one."},
     "cli.installing": {
         "install": "Put memory into a coding agent's settings: hooks, where it has them, and the MCP server.",
         "setup": "Find the agents and histories of this machine, import, install, choose a model: each is asked first.",
@@ -138,7 +139,7 @@ SECTIONS = {
     ),
     "Server and upkeep": (
         *("serve", "worker", "embeddings", "summarizer", "doctor", "bench", "backup", "restore", "export", "reindex"),
-        *("migrate", "webhook"),
+        *("migrate", "webhook", "team"),
     ),
 }
 

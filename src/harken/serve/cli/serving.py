@@ -37,27 +37,50 @@ _TURN_SECONDS = 30.0
 @click.option("--stop", "what", flag_value="stop", help="Stop the one that runs for this home.")
 @click.option("--quiet", is_flag=True, help="Say nothing; wait for one of another version to make way.")
 @click.option("--tcp", "is_remote", is_flag=True, help="Listen over TCP as well, for clients that show the token.")
-@click.option("--host", default=HOST, show_default=True, help="Where; another address than loop-back needs TLS.")
-@click.option("--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="0 takes any.")
+@click.option("--host", help=f"Where; another address than loop-back needs TLS.  [default: {HOST}]")
+@click.option("--port", type=click.IntRange(0, 65535), help=f"0 takes any.  [default: {PORT}]")
 @click.option("--tls-cert", "certificate", type=_FILE, help="A certificate of TLS, in PEM.")
 @click.option("--tls-key", "key", type=_FILE, help="Its key.")
+@click.option("--team", "is_team", is_flag=True, help="Serve a team: a store on a server, and keys (harken team init).")
+@click.option(
+    "--wait", "wait_seconds", type=float, default=300.0, show_default=True, help="With --team: for the store."
+)
+@click.option("--unwalled", is_flag=True, help="With --team: also by a login that row-level security does not hold.")
 @click.option("--claimed", type=int, hidden=True, help="A descriptor that holds the right to start, until it answers.")
 @with_json
 def serve(
-    session: CommandSession, what: str, quiet: bool, is_remote: bool, claimed: int, as_json: bool, **address: Any
+    session: CommandSession,
+    what: str,
+    quiet: bool,
+    is_remote: bool,
+    is_team: bool,
+    wait_seconds: float,
+    unwalled: bool,
+    claimed: int,
+    as_json: bool,
+    **address: Any,
 ) -> None:
     """Keep the model loaded and the workers running, for hooks and other clients of this home.
 
     There is one daemon for each home, started by whoever needs it first. It listens on a socket that this user alone
     can reach, and leaves when nobody has asked for a while (`serve.idle_seconds`).
     """
+    given = {name: value for name, value in address.items() if value is not None}
+    if is_team:
+        from harken.serve.cli.hosting import serve_team
+
+        if is_remote or what:
+            raise UsageError("--team goes without --tcp, --status and --stop: it is a server by itself.")
+        named = {"certificate": "tls_cert", "key": "tls_key"}
+        serve_team(session, {named.get(name, name): each for name, each in given.items()}, wait_seconds, unwalled)
+        return
     place = DaemonPaths(str(session.settings().home))
     if what == "status":
         _show(session, place, as_json)
     elif what == "stop":
         _stop(session, place)
     else:
-        tcp = Tcp(**address)
+        tcp = Tcp(**given)
         if is_remote:
             tcp.check()
         elif tcp != Tcp():

@@ -59,6 +59,7 @@ class TeamServer:
         self._wrong = Rates(_WRONG_KEYS)
         self.mcp = Mount(self._mcp_answer, _offered)
         self.model = "loading"
+        self.is_leaving = False
 
     async def admitted(self, scope: Scope) -> tuple[Speaker, Mapping[str, str]] | Problem:
         """Who asks, and the headers that tell how often they still may; or why they may not."""
@@ -213,6 +214,8 @@ async def _healthz(_request: Request) -> Response:
 
 
 async def _readyz(server: TeamServer, _request: Request) -> Response:
+    if server.is_leaving:
+        return Problem(503, "This server is being stopped.").response()
     try:
         await run_sync(server.ready)
     except HarkenError as error:

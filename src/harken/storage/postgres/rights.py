@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sqlalchemy import Connection, text
 
 from harken.storage.ports import Right
@@ -66,3 +68,35 @@ def check_functions(connection: Connection, fix: bool) -> list[Right]:
         is_fixed = not any((row.function, row.role) in wrong for row in rows)
         told.append(Right(said if is_fixed else f"{said} As their owner: harken --store URL migrate", is_fixed))
     return told
+
+
+# Who may pass over row-level security, or is not held to it: a superuser, a role with BYPASSRLS, the tables' owner.
+_PASSES = text("""
+    SELECT r.rolsuper AS is_super, r.rolbypassrls AS may_bypass, pg_has_role(current_user, c.relowner, 'USAGE')
+        AND NOT c.relforcerowsecurity AS is_owner
+    FROM pg_roles r, pg_class c WHERE r.rolname = current_user AND c.oid = 'entries'::regclass""")
+_REASONS = {
+    "is_super": "is a superuser",
+    "may_bypass": "may bypass row-level security",
+    "is_owner": "owns the tables",
+}
+
+
+def passes_walls(connection: Connection) -> str:
+    """Why the login is not held to the rows of its tenant by the server itself; empty where it is."""
+    row = connection.execute(_PASSES).one()._mapping
+    return next((reason for name, reason in _REASONS.items() if row[name]), "")
+
+
+def make_role(connection: Connection, role: str, password: str) -> bool:
+    """Make a role that may log in and nothing else; False where there is one of that name, which stays as it is.
+
+    The server gets the password's hash, so that no log of it has the password.
+    """
+    known = "SELECT quote_ident(:role), EXISTS (SELECT FROM pg_roles WHERE rolname = :role)"
+    quoted, is_there = connection.execute(text(known), {"role": role}).one()
+    if not is_there:
+        driver: Any = connection.connection.driver_connection
+        made = driver.pgconn.encrypt_password(password.encode(), role.encode(), b"scram-sha-256").decode()
+        connection.exec_driver_sql(f"CREATE ROLE {quoted} LOGIN PASSWORD '{made}'")
+    return not is_there

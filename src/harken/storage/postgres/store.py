@@ -30,7 +30,7 @@ from harken.storage.postgres.connection import (
 )
 from harken.storage.postgres.dialect import PostgresDialect
 from harken.storage.postgres.fulltext import TsvectorIndex
-from harken.storage.postgres.rights import check_functions
+from harken.storage.postgres.rights import check_functions, make_role
 from harken.storage.postgres.vectors import PgvectorIndex
 from harken.storage.team.control import ControlTables
 
@@ -213,5 +213,19 @@ def migrate(url: URL, language: str | None = None, role: str | None = None) -> M
                     raise
                 time.sleep(_MIGRATION_PAUSE_SECONDS)
         raise AssertionError("the last attempt returns or raises")
+    finally:
+        engine.dispose()
+
+
+def make_login(url: URL, role: str, password: str) -> bool:
+    """Make a role that may log in, as who may make roles; False where there is one of that name.
+
+    Raises:
+        StoreError: the server cannot be reached, or refuses.
+    """
+    engine = make_engine(url)
+    try:
+        with translated(shown(url)), engine.begin() as connection:
+            return make_role(connection, role, password)
     finally:
         engine.dispose()

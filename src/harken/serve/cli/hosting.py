@@ -1,0 +1,76 @@
+"""`harken team` and `harken serve --team`: a team's server, from nothing to the first answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from harken.errors import MissingExtraError, UsageError
+from harken.serve.cli.session import CommandSession, with_json
+
+ROLE = "harken_app"
+
+
+@click.group()
+def team() -> None:
+    """A memory for several, on a server: begin one."""
+
+
+@team.command()
+@click.argument("names", nargs=-1, metavar="NAME...")
+@click.option("--role", default=ROLE, show_default=True, help="The login that the server uses; made if it is new.")
+@with_json
+def init(session: CommandSession, names: tuple[str, ...], role: str, as_json: bool) -> None:
+    """Make tables, the server's login, and members, each with a key shown this once; the first manages the team.
+
+    The store is named by a login that owns its database and may make roles. What is there already stays as it is: say
+    it again with more names.
+    """
+    from harken.config.settings import environment
+    from harken.engine.founding import found_team
+
+    done = found_team(session.home, session.overrides, environment(), names, role)
+    lines = [f"The store has schema {done.schema}; the team is called {done.team}."]
+    for number, (name, key) in enumerate(done.keys.items()):
+        lines.append(f"{name}{' (manages the team)' if not number else ''}: {key}")
+    if done.keys:
+        lines.append("Keys are not shown again.")
+    if done.settings_file:
+        lines.append(f"Store and team stand in {done.settings_file}. Serve it: harken serve --team")
+    elif done.is_role_new:
+        lines.append(f"The server's login, not shown again: HARKEN_STORE={done.store} HARKEN_TENANT={done.team}")
+    session.tell(as_json, done.view(), *lines)
+
+
+def serve_team(session: CommandSession, given: Mapping[str, Any], wait_seconds: float, is_unwalled: bool) -> None:
+    """Serve the team of the settings until it is told to end.
+
+    Args:
+        session: the home and the store.
+        given: what stands on the command line above `serve.…` of the settings.
+        wait_seconds: how long to wait for a store that does not answer, or is being upgraded.
+        is_unwalled: go on by a login that the database does not hold to one space at a time.
+    """
+    try:
+        from harken.serve.http.hosting import TeamHost, check_walls, open_when_ready
+        from harken.serve.http.team import make_team_app
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("A team's server", "server") from error
+    from harken.engine.team import Team
+
+    overrides = {**session.overrides, **{f"serve.{name}": value for name, value in given.items()}}
+    settings = CommandSession(session.home, overrides).settings()
+    if settings.store is None:
+        raise UsageError(
+            "A team needs a server. Begin one: harken --store postgresql://OWNER@HOST/DATABASE team init ann"
+        )
+    with open_when_ready(lambda: Team(session.home, settings=overrides), wait_seconds, session.note) as opened:
+        if not is_unwalled:
+            check_walls(opened)
+        host = TeamHost(
+            make_team_app(opened, settings), settings.serve, lambda url: session.note(f"Serving {opened.name} on {url}")
+        )
+        host.check()
+        host.run()
