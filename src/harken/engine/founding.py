@@ -11,7 +11,6 @@ from typing import Any
 
 from harken.config.settings import load_settings
 from harken.engine.team import Team
-from harken.errors import UsageError
 from harken.storage.open import make_server_role, migrate_store
 from harken.storage.ports import EMBEDDED_TENANT
 
@@ -62,11 +61,8 @@ def found_team(
 
     Raises:
         ConfigError: the settings name no server.
-        UsageError: nobody is named.
         StoreError: the database cannot be reached or changed.
     """
-    if not names:
-        raise UsageError("Who is in the team? Name at least who manages it: harken team init ann")
     loaded = load_settings(home, env, overrides).settings
     # A home's first team has no name yet.
     team = "team" if loaded.tenant == EMBEDDED_TENANT else loaded.tenant

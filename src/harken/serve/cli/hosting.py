@@ -35,8 +35,9 @@ def init(session: CommandSession, names: tuple[str, ...], role: str, as_json: bo
     lines = [f"The store has schema {done.schema}; the team is called {done.team}."]
     for number, (name, key) in enumerate(done.keys.items()):
         lines.append(f"{name}{' (manages the team)' if not number else ''}: {key}")
-    if done.keys:
-        lines.append("Keys are not shown again.")
+    lines.append(
+        "Keys are not shown again." if done.keys else "Nobody new is in it. Name them: harken team init ann bob"
+    )
     if done.settings_file:
         lines.append(f"Store and team stand in {done.settings_file}. Serve it: harken serve --team")
     elif done.is_role_new:
