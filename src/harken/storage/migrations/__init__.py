@@ -12,7 +12,7 @@ from sqlalchemy import Connection, inspect, text
 
 from harken.errors import SchemaError
 
-HEAD = "0014"
+HEAD = "0015"
 # Alembic keeps what it works on in module globals, so two stores cannot be upgraded in two threads at once.
 _ONE_AT_A_TIME = threading.Lock()
 
@@ -24,10 +24,12 @@ class Migrated:
     Attributes:
         before: the schema version that was there; None for an empty database.
         schema: the version that is there now.
+        distributed: tables that were spread over the machines of a cluster just now.
     """
 
     before: str | None
     schema: str
+    distributed: tuple[str, ...] = ()
 
 
 def current_version(connection: Connection) -> str | None:

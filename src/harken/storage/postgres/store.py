@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psycopg
 from sqlalchemy import URL, text
+from sqlalchemy.exc import DBAPIError
 
 from harken.errors import SchemaError, StoreError, UsageError
 from harken.log import Log
@@ -19,13 +20,13 @@ from harken.storage.ports import Right, Transaction
 from harken.storage.postgres import schema
 from harken.storage.postgres.connection import (
     WORK_CHANNEL,
+    Beginnings,
     Statistics,
     entered,
+    is_cluster,
     make_engine,
-    reading_begins,
     shown,
     translated,
-    writing_begins,
 )
 from harken.storage.postgres.dialect import PostgresDialect
 from harken.storage.postgres.fulltext import TsvectorIndex
@@ -36,6 +37,10 @@ _LISTEN_SECONDS = 1.0
 _RECONNECT_SECONDS = 3.0
 # A message is a row of each of the last two, often begins an exchange, and at times a conversation.
 _RECORDED = ("conversations", "segments", "exchanges", "messages", "entries")
+
+_DATABASE_SIZE = text("SELECT pg_database_size(current_database())")
+# Tables without their indexes: the cluster asks each machine once for these, and for every table for the others.
+_SHARDS_SIZE = text("SELECT coalesce(sum(size), 0) FROM citus_shard_sizes()")
 
 _log = Log(__name__)
 
@@ -53,15 +58,13 @@ class PostgresStore:
         self.tenant = tenant
         self._target = url
         self._engine = make_engine(url, begins=False)
-        self._reading_begins = reading_begins(tenant)
         self._translated = partial(translated, self.url)
         self._dialect = PostgresDialect()
-        self.text = TsvectorIndex()
-        self._statistics = Statistics(self._engine, tenant)
-        self.nearest = PgvectorIndex(self._engine, tenant, self._translated, self._statistics)
+        self.text = TsvectorIndex(tenant)
         try:
             with self._translated(), self._engine.connect() as connection:
                 version = migrations.current_version(connection)
+                self._begins = Beginnings(tenant, is_cluster(connection))
             if version is None:
                 raise SchemaError(f"{self.url} has no tables of Harken yet. Make them: harken --store URL migrate")
             if version != migrations.HEAD:
@@ -71,18 +74,20 @@ class PostgresStore:
         except BaseException:
             self._engine.dispose()
             raise
+        self._statistics = Statistics(self._engine, self._begins)
+        self.nearest = PgvectorIndex(self._engine, tenant, self._translated, self._statistics)
 
     @contextmanager
     def reading(self) -> Iterator[Transaction]:
         """A consistent view that writes nothing."""
-        with self._translated(), entered(self._engine, self._reading_begins) as connection:
+        with self._translated(), entered(self._engine, self._begins.reading()) as connection:
             yield Transaction(connection, self.tenant, self.text, self._dialect)
 
     @contextmanager
     def writing(self, of: Sequence[str] | None = None) -> Iterator[Transaction]:
         """A transaction that has locked what it is to write."""
         # Who keeps everybody else out may have more to do than what is written here.
-        begins, at_once = writing_begins(self.tenant, of), of is None
+        begins, at_once = self._begins.writing(of), of is None
         reserved = _RECORDED if of else ()
         with self._translated(), entered(self._engine, begins, reserved, at_once) as connection:
             yield Transaction(connection, self.tenant, self.text, self._dialect)
@@ -114,10 +119,19 @@ class PostgresStore:
             return check_functions(tx.connection, fix)
 
     def scrub(self) -> bool:
-        """Let the server free deleted rows; where the role may not, the server's own vacuum does it a little later."""
+        """Let the server free deleted rows; where the role may not, the server's own vacuum does it a little later.
+
+        False while a machine of a cluster does not answer, which may be that of other tenants.
+        """
         vacuum = f"VACUUM messages, entries, {schema.WORDS}, vectors"
         with self._translated(), self._engine.connect() as plain:
-            plain.execution_options(isolation_level="AUTOCOMMIT").exec_driver_sql(vacuum)
+            try:
+                plain.execution_options(isolation_level="AUTOCOMMIT").exec_driver_sql(vacuum)
+            except DBAPIError as error:
+                if not self._begins.on_cluster or error.connection_invalidated:
+                    raise
+                _log.warning("not_scrubbed", error_class=type(error.orig).__name__)
+                return False
         return True
 
     def backup(self, target: Path) -> None:
@@ -132,9 +146,10 @@ class PostgresStore:
         )
 
     def size_bytes(self) -> int:
-        """All tables with their indexes; of every tenant."""
+        """All tables with their indexes; of every tenant, and on every machine of a cluster that answers."""
         with self.reading() as tx:
-            return int(tx.connection.execute(text("SELECT pg_database_size(current_database())")).scalar_one())
+            size = int(tx.connection.execute(_DATABASE_SIZE).scalar_one())
+            return size + int(tx.connection.execute(_SHARDS_SIZE).scalar_one()) if self._begins.on_cluster else size
 
     def listen(self, wake: Callable[[], None]) -> Callable[[], None]:
         """Call `wake` whenever anyone commits work of this tenant, and once whenever listening begins."""
@@ -171,7 +186,7 @@ class PostgresStore:
                     stopping.wait(_RECONNECT_SECONDS)
 
 
-def migrate(url: URL, language: str | None = None, role: str | None = None) -> Migrated:
+def migrate(url: URL, language: str | None = None, role: str | None = None, distribute: bool = False) -> Migrated:
     """Make or upgrade the schema of a database, as the owner of its tables; see `migrate_store`.
 
     Raises:
@@ -182,7 +197,6 @@ def migrate(url: URL, language: str | None = None, role: str | None = None) -> M
     try:
         with translated(shown(url)), engine.begin() as connection:
             before = migrations.current_version(connection)
-            schema.migrate(connection, language, role)
-            return Migrated(before, migrations.HEAD)
+            return Migrated(before, migrations.HEAD, schema.migrate(connection, language, role, distribute))
     finally:
         engine.dispose()
