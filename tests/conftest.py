@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from sqlalchemy import URL
 
+from cluster_server import ClusterServer, running_cluster
 from command_line import CommandLine, warm_start
 from harken.storage.open import open_store
 from postgres_server import PostgresServer, running_server
@@ -30,6 +31,10 @@ _tenants = itertools.count(1)
 _FURTHER_CASE = pytest.StashKey[bool]()
 # Whose tests run the same lines in each case.
 _MANIFOLD = {"cli", "engine_settings"}
+# `make test-cluster`: what the tests have of a server is a Citus cluster.
+ON_CLUSTER = bool(os.environ.get("HARKEN_TEST_CLUSTER"))
+NO_CLUSTER = "there is no Citus cluster. Run them with: make test-cluster CLUSTER_ARCHIVES=FOLDER"
+_SERVER_FIXTURES = {"cluster", "postgres", "server_url", "shared_database"}
 
 
 def pytest_configure() -> None:
@@ -40,11 +45,17 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, _passed_over)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Measure the first case alone where tests run commands or both engines: coverage takes nearly as long again.
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what needs no server where that is a cluster.
+
+    Measure the first case alone where tests run commands or both engines: coverage takes nearly as long again.
 
     Nor measure the long tests that add no line to what all others run (`unmeasured.txt`).
     """
+    if ON_CLUSTER:
+        others = [item for item in items if not _is_of_server(item)]
+        items[:] = [item for item in items if _is_of_server(item)]
+        config.hook.pytest_deselected(items=others)
     seen = set()
     long = frozenset(Path(__file__).with_name("unmeasured.txt").read_text(encoding="utf-8").split())
     for item in items:
@@ -55,6 +66,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.stash[_FURTHER_CASE] = True
             item.add_marker("no_cover")
         seen.add(name)
+
+
+def _is_of_server(item: pytest.Item) -> bool:
+    chosen = getattr(getattr(item, "callspec", None), "params", {})
+    of_fixtures = not _SERVER_FIXTURES.isdisjoint(getattr(item, "fixturenames", ()))
+    return of_fixtures or chosen.get("engine_settings") == "a server"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what was not tried, whatever else is shown."""
+    if not ON_CLUSTER and terminalreporter.stats.get("skipped"):
+        told = [report for report in terminalreporter.stats["skipped"] if NO_CLUSTER in str(report.longrepr)]
+        if told:
+            terminalreporter.write_line(f"{len(told)} tests not run: {NO_CLUSTER}")
 
 
 @pytest.fixture(autouse=True)
@@ -96,12 +121,25 @@ def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def postgres() -> Iterator[PostgresServer]:
-    """A PostgreSQL server with pgvector, started for these tests alone."""
+def postgres() -> Iterator[PostgresServer | ClusterServer]:
+    """A PostgreSQL server with pgvector, started for these tests alone; a cluster for `make test-cluster`."""
+    if ON_CLUSTER:
+        with running_cluster() as cluster:
+            yield cluster
+        return
     if os.environ.get("HARKEN_TEST_POSTGRES") == "0":
         pytest.skip("HARKEN_TEST_POSTGRES=0: NOTHING IS TESTED ON POSTGRESQL")
     with running_server() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def cluster(request: pytest.FixtureRequest) -> ClusterServer:
+    """The cluster; tests of it alone are skipped where there is none."""
+    if not ON_CLUSTER:
+        pytest.skip(NO_CLUSTER)
+    found: ClusterServer = request.getfixturevalue("postgres")
+    return found
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from harken.errors import NotFoundError, UsageError
 from harken.model.conversations import SearchScope, Trust
 from harken.sources.source import SourceHit
 from harken.sources.workspace.tree import IndexReport
+from harken.storage.tables import entries
 from harken.testing.models import HashingEmbedder
 from pdf_files import written_pdf
 from repositories import Repository, new_repository
@@ -162,7 +163,7 @@ def test_no_secret_of_a_repository_is_kept(harken: Harken, repository: Repositor
         KEY not in item.content and "[redacted:" in item.content for item in shown if "harken" not in item.content
     )
     with harken.store.reading() as tx:
-        rows = tx.connection.exec_driver_sql("SELECT text FROM entries").all()
+        rows = tx.connection.execute(tx.select(entries.c.text)).all()
     assert not any(KEY in row[0] for row in rows)
     assert len(rows) >= 3
 
@@ -396,9 +397,8 @@ def test_two_that_index_at_once_do_nothing_twice(harken: Harken, repository: Rep
     assert sum(report.changes.added for report in reports) == 60
     assert sum(report.added for report in read) == 1
     with harken.store.reading() as tx:
-        count = tx.connection.exec_driver_sql("SELECT count(*) FROM entries WHERE source IN ('code', 'commit')")
         # Two of each file, the commit, and what it brought into each file.
-        assert count.scalar_one() == 60 + 1 + 30
+        assert tx.count(entries, entries.c.source.in_(["code", "commit"])) == 60 + 1 + 30
 
 
 def test_conversations_and_plain_searches_do_not_see_what_was_indexed(harken: Harken, repository: Repository) -> None:

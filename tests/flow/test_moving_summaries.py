@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import select
 
 from harken.engine import Harken
 from harken.model.conversations import SearchScope
@@ -63,9 +62,9 @@ def kept(harken: Harken) -> list[tuple[Any, ...]]:
     table = summaries.c
     with harken.store.reading() as tx:
         columns = (table.kind, table.item_uid, table.text, table.title, table.model, table.covers, table.created_at)
-        made = sorted(tuple(row) for row in tx.connection.execute(select(*columns)))
+        made = sorted(tuple(row) for row in tx.connection.execute(tx.select(*columns)))
         rolling = tx.connection.execute(
-            select(segment_summaries.c.text, segment_summaries.c.model).where(segment_summaries.c.text != "")
+            tx.select(segment_summaries.c.text, segment_summaries.c.model).where(segment_summaries.c.text != "")
         ).all()
     return [*made, *map(tuple, rolling)]
 

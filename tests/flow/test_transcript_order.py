@@ -20,7 +20,6 @@ from plain_transcripts import (
     codex_tokens,
     lines_of,
 )
-from sqlalchemy import select
 
 from command_line import CommandLine, as_variables
 from harken.engine import Harken
@@ -101,7 +100,7 @@ def opened(cli: CommandLine) -> Iterator[Harken]:
 def talks_of(harken: Harken) -> list[tuple[Message, ...]]:
     """What was said in each conversation, as it is shown; nobody said markers."""
     with harken.store.reading() as tx:
-        uids = list(tx.connection.scalars(select(conversations.c.uid)))
+        uids = list(tx.connection.scalars(tx.select(conversations.c.uid)))
     talks = [harken.show(uid).messages for uid in uids]
     return [tuple(one for one in talk if one.type is not MessageType.MARKER) for talk in talks]
 

@@ -187,8 +187,5 @@ def test_a_store_without_a_journal_says_that_there_is_nothing_to_reindex_from(
     assert not (cli.home / "conversations").exists()
 
 
-def test_spreading_a_store_over_a_cluster_is_refused_and_not_offered(cli: CommandLine) -> None:
-    said = cli.fails("--store", "postgresql://nobody@127.0.0.1:1/none", "migrate", "--distribute", code=2)
-    assert "Citus" in said
-    assert "Nothing was changed" in said
-    assert "distribute" not in cli("migrate", "--help").out
+def test_a_file_is_spread_over_no_cluster(cli: CommandLine) -> None:
+    assert "this store is an embedded file" in cli.fails("migrate", "--distribute", code=2)

@@ -104,10 +104,12 @@ class EmbeddingPlan:
     price_usd: Decimal | None
 
 
-def migrate(settings: Settings, language: str | None = None, role: str | None = None) -> Migrated:
+def migrate(
+    settings: Settings, language: str | None = None, role: str | None = None, distribute: bool = False
+) -> Migrated:
     """Make or upgrade the schema of the store that the settings name; see `migrate_store`."""
     place = settings.store or f"sqlite:///{settings.home / DATABASE_NAME}"
-    return migrate_store(place, settings.tenant, settings.home / "cache", language, role)
+    return migrate_store(place, settings.tenant, settings.home / "cache", language, role, distribute)
 
 
 @dataclass(eq=False, repr=False)

@@ -464,7 +464,7 @@ def drop_damaged_rows(tx: Transaction, folder: str, names: Collection[EventName]
         for uids in batches(uid for name, uid in names if name == kind.__name__):
             if kind is Message:
                 remove_entries(tx, entries.c.ref_uid.in_(uids), is_indexed=False)
-            tx.connection.execute(delete(table).where(table.c.uid.in_(uids)))
+            tx.connection.execute(delete(table).where(*tx.dialect.of_tenant(table, tx.tenant), table.c.uid.in_(uids)))
 
 
 def _date(tx: Transaction, conversation_uid: str, moment: datetime) -> None:

@@ -111,7 +111,7 @@ def make_server_role(place: str, role: str, password: str) -> tuple[str, bool]:
 
 
 def migrate_store(
-    place: str, tenant: str, cache: Path, language: str | None = None, role: str | None = None
+    place: str, tenant: str, cache: Path, language: str | None = None, role: str | None = None, distribute: bool = False
 ) -> Migrated:
     """Make or upgrade a store's schema; the embedded one is upgraded whenever it is opened.
 
@@ -121,8 +121,9 @@ def migrate_store(
         cache: likewise.
         language: whose word forms a server's full text knows; None keeps what is there, English at first.
         role: who gets the rights to use a server's tables.
+        distribute: spread a server's tables over the machines of its Citus cluster by tenant.
     Raises:
-        UsageError: the embedded store has no such options, or the server no such language or role.
+        UsageError: the embedded store has no such options, or the server no such language or role, or no Citus.
         StoreError: the database cannot be opened or changed.
     """
     url = parse_url(place)
@@ -130,9 +131,9 @@ def migrate_store(
         _need_driver()
         from harken.storage.postgres.store import migrate
 
-        return migrate(url, language, role)
-    if language or role:
-        raise UsageError("Language and role are a server's matter; this store is an embedded file.")
+        return migrate(url, language, role, distribute)
+    if language or role or distribute:
+        raise UsageError("Language, role and distribution are a server's matter; this store is an embedded file.")
     open_store(place, cache, tenant).close()
     from harken.storage.migrations import HEAD
 

@@ -29,7 +29,6 @@ from harken.storage.tables import (
     messages,
     projects,
     refers,
-    same,
     segments,
     summaries,
 )
@@ -175,7 +174,9 @@ def first_words(tx: Transaction, conversation_ids: Sequence[int]) -> dict[int, s
 def _beginnings(dialect: Dialect) -> Select[Any]:
     first = messages.alias()
     begins_at = select(func.min(first.c.position)).where(
-        same(conversations.c.id, first.c.conversation_id), first.c.type == MessageType.TEXT.value
+        first.c.tenant == bindparam("of_tenant"),
+        first.c.conversation_id == conversations.c.id,
+        first.c.type == MessageType.TEXT.value,
     )
     return (
         select(messages.c.conversation_id, messages.c.role, func.substr(messages.c.text, 1, _READ_CHARS).label("text"))

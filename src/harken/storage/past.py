@@ -156,13 +156,13 @@ def _conversation_heads(dialect: Dialect) -> Select[Any]:
     of_summary = and_(same(conversations.c.uid, summaries.c.item_uid), summaries.c.kind == CONVERSATION)
     counted = (
         select(func.count())
-        .where(exchanges.c.tenant == conversations.c.tenant, exchanges.c.conversation_id == conversations.c.id)
+        .where(exchanges.c.tenant == bindparam("of_tenant"), exchanges.c.conversation_id == conversations.c.id)
         .scalar_subquery()
     )
     # The first that was said by anybody: to look at all of a long conversation takes a tenth of a second.
     begun_by = (
         select(messages.c.trust)
-        .where(messages.c.tenant == conversations.c.tenant, messages.c.conversation_id == conversations.c.id)
+        .where(messages.c.tenant == bindparam("of_tenant"), messages.c.conversation_id == conversations.c.id)
         .where(messages.c.trust != Trust.TOOL.value)
         .order_by(messages.c.created_at, messages.c.id)
         .limit(1)

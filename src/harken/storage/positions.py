@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Select, Table, bindparam, func, select
+from sqlalchemy import ColumnElement, Select, Table, and_, bindparam, func, select
 
 from harken.model.conversations import Message, Role
 from harken.storage.ports import Transaction, rows_by, rows_in
@@ -131,10 +131,12 @@ def _newest(table: Table, order: Sequence[str], **conditions: Any) -> ColumnElem
     if table is messages:
         met.append(other.c.role != Role.SYSTEM.value)
     ordered = [other.c[column].desc() for column in order]
-    return table.c.id == select(other.c.id).where(*met).order_by(*ordered).limit(1).scalar_subquery()
+    newest = select(other.c.id).where(*met).order_by(*ordered).limit(1).scalar_subquery()
+    # A sharded server takes no equality with a row outside for the tenant's.
+    return and_(table.c.tenant == conversations.c.tenant, table.c.id == newest)
 
 
-_OF_CONVERSATION = {"tenant": conversations.c.tenant, "conversation_id": conversations.c.id}
+_OF_CONVERSATION = {"tenant": bindparam("tenant"), "conversation_id": conversations.c.id}
 # The conversation is named as well because messages are indexed by it: without it, each record reads the whole table.
 _OF_EXCHANGE = {**_OF_CONVERSATION, "exchange_id": exchanges.c.id}
 _ALL = messages.alias()
@@ -158,7 +160,7 @@ _NEWEST: Select[Any] = (
         messages.c.type,
         messages.c.created_at.label("said_at"),
         select(func.max(_ALL.c.position))
-        .where(_ALL.c.tenant == conversations.c.tenant, _ALL.c.conversation_id == conversations.c.id)
+        .where(_ALL.c.tenant == bindparam("tenant"), _ALL.c.conversation_id == conversations.c.id)
         .scalar_subquery()
         .label("last_position"),
     )

@@ -172,7 +172,7 @@ def spaces_by_state(tx: Transaction) -> dict[str, StoredSpace]:
 
 
 _stored_space = reader(StoredSpace, spec=dict)
-_HOLDS_SOME = exists().where(vectors.c.tenant == spaces.c.tenant, vectors.c.space_id == spaces.c.id)
+_HOLDS_SOME = exists().where(vectors.c.tenant == _OF_TENANT, vectors.c.space_id == spaces.c.id)
 # Made once: it runs with every search.
 _ANSWERING = (
     select(

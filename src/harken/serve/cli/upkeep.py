@@ -142,22 +142,17 @@ def _reindex(session: CommandSession, rebuild: bool) -> int:
 @click.command()
 @click.option("--language", help="Whose word forms full text knows: english (the default), german, russian …")
 @click.option("--role", help="Give this role of the server the rights to use the tables, of one tenant at a time.")
-@click.option("--distribute", is_flag=True, hidden=True)
+@click.option("--distribute", is_flag=True, help="Spread the tables over the machines of a Citus cluster, by tenant.")
 @with_json
 def migrate(session: CommandSession, language: str | None, role: str | None, distribute: bool, as_json: bool) -> None:
     """Make or upgrade the tables of the store, as their owner; an embedded store is upgraded whenever it is opened."""
-    if distribute:
-        # Refused by name: earlier versions offered it.
-        raise UsageError(
-            "Harken does not work on a Citus cluster yet: after --distribute nothing can be written."
-            " Nothing was changed. Go without it: harken migrate"
-        )
     from harken.engine.maintenance import migrate as migrate_store
 
-    done = migrate_store(session.settings(), language, role)
+    done = migrate_store(session.settings(), language, role, distribute)
     now = "" if done.before == done.schema else " now"
-    view = {"before": done.before, "schema": done.schema}
-    session.tell(as_json, view, f"The store has schema {done.schema}{now}.")
+    view = {"before": done.before, "schema": done.schema, "distributed": list(done.distributed)}
+    spread = f"\nSpread by tenant: {', '.join(done.distributed)}." if done.distributed else ""
+    session.tell(as_json, view, f"The store has schema {done.schema}{now}.{spread}")
 
 
 @click.command()

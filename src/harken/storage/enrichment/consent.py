@@ -11,16 +11,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 
-from sqlalchemy import ColumnElement, Insert, and_, false, func, literal_column, or_, select
+from sqlalchemy import ColumnElement, Insert, and_, false, func, literal_column, or_
 
 from harken.config.sections import WorkerConfig
 from harken.providers.summarizer import EXTRACTIVE
 from harken.storage.ports import Dialect, Transaction
 from harken.storage.state import get_setting, set_setting
-from harken.storage.tables import conversations, counters, exchanges, joined, messages, refers, same, summaries
+from harken.storage.tables import conversations, counters, exchanges, joined, messages, refers, summaries
 
 _MODEL, _IMPORTED = "summarizing:", "imported:"
-_OF_CONVERSATION = same(conversations.c.id, exchanges.c.conversation_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,37 +104,40 @@ def _raise_number(dialect: Dialect) -> Insert:
     return dialect.upsert(counters, {}, ("name",), {"value": new}, where=counters.c.value < new)
 
 
-def is_new_exchange(since: datetime | None) -> ColumnElement[bool]:
+def is_new_exchange(tx: Transaction, since: datetime | None) -> ColumnElement[bool]:
     """The condition that a model may summarize an exchange unasked; of exchanges joined with conversations."""
     if since is None:
         return false()
-    return and_(exchanges.c.started_at >= since, exchanges.c.number > _imported())
+    return and_(exchanges.c.started_at >= since, exchanges.c.number > _imported(tx))
 
 
-def is_new_conversation(since: datetime | None) -> ColumnElement[bool]:
+def is_new_conversation(tx: Transaction, since: datetime | None) -> ColumnElement[bool]:
     """The same of a conversation, where conversations and summaries are selected from.
 
     All of it is new; or a model, once asked for it, has summarized it before, and it went on by itself since.
     """
     if since is None:
         return false()
-    last = select(func.max(exchanges.c.number)).where(_OF_CONVERSATION).correlate(conversations).scalar_subquery()
-    goes_on = and_(conversations.c.updated_at >= since, last > _imported())
+    # Told its tenant as well, as all that is asked of a row outside: a sharded server takes no equality for it.
+    of_conversation = exchanges.c.conversation_id == conversations.c.id
+    numbers = tx.select(func.max(exchanges.c.number), of=exchanges).where(of_conversation)
+    last = numbers.correlate(conversations).scalar_subquery()
+    goes_on = and_(conversations.c.updated_at >= since, last > _imported(tx))
     by_model = and_(summaries.c.id.is_not(None), summaries.c.text != "", summaries.c.model != EXTRACTIVE)
-    return and_(goes_on, or_(and_(conversations.c.created_at >= since, _imported() < 0), by_model))
+    return and_(goes_on, or_(and_(conversations.c.created_at >= since, _imported(tx) < 0), by_model))
 
 
-def is_new_message(since: datetime | None) -> ColumnElement[bool]:
+def is_new_message(tx: Transaction, since: datetime | None) -> ColumnElement[bool]:
     """The same of a message by its exchange, where messages are selected from."""
     if since is None:
         return false()
-    mine = select(exchanges.c.id).select_from(joined(exchanges, conversations))
+    mine = tx.select(exchanges.c.id).select_from(joined(exchanges, conversations))
     of_message = refers(messages.c.exchange_id, exchanges)
-    return mine.where(of_message, is_new_exchange(since)).correlate(messages).exists()
+    return mine.where(of_message, is_new_exchange(tx, since)).correlate(messages).exists()
 
 
-def _imported() -> ColumnElement[int]:
+def _imported(tx: Transaction) -> ColumnElement[int]:
     """The number of the last exchange that an import brought into a selected conversation; -1 where none did."""
-    mine = and_(counters.c.tenant == conversations.c.tenant, counters.c.name == _IMPORTED + conversations.c.uid)
-    found = select(counters.c.value).where(mine).correlate(conversations).scalar_subquery()
+    of_conversation = counters.c.name == _IMPORTED + conversations.c.uid
+    found = tx.select(counters.c.value).where(of_conversation).correlate(conversations).scalar_subquery()
     return func.coalesce(found, -1)

@@ -164,7 +164,7 @@ def claim_due(
         return None
     uid = tx.connection.execute(tx.select(segments.c.uid).where(segments.c.id == row.segment_id)).scalar_one()
     columns = (messages.c.id.label("message_id"), messages.c.role, messages.c.type, messages.c.author, messages.c.text)
-    is_new = is_new_message(since).label("is_new")
+    is_new = is_new_message(tx, since).label("is_new")
     left = tx.connection.execute(
         _uncovered(tx, *columns, is_new)
         .where(segment_summaries.c.segment_id == row.segment_id)

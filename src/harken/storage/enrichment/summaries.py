@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, FromClause, Row, Select, and_, func, literal, null, or_, select, true
+from sqlalchemy import ColumnElement, FromClause, Row, Select, and_, func, literal, null, or_, true
 
 from harken.model.conversations import ExchangeStatus, Trust
 from harken.providers.summarizer import EXTRACTIVE
@@ -149,7 +149,7 @@ def count_due_and_stale(
         return _count_both(tx, _due(tx, kind, now, rest_seconds, consent))
     covered, stale = kept[kind]
     waiting = (counted.exchanges if kind == EXCHANGE else tx.count(conversations)) - covered
-    given_up = _items(tx, kind, _is_new(kind, None), consent.sizes, given_up=True).where(_is_missing(kind))
+    given_up = _items(tx, kind, _is_new(tx, kind, None), consent.sizes, given_up=True).where(_is_missing(kind))
     for others in (given_up, _kept_waiting(tx, kind, now, rest_seconds, consent)):
         not_due, of_stale = _count_both(tx, others)
         waiting, stale = waiting - not_due, stale - of_stale
@@ -275,17 +275,17 @@ _ENDED: dict[str, ColumnElement[datetime]] = {
 
 def _due(tx: Transaction, kind: str, now: datetime, rest_seconds: float, consent: Consent) -> Select[Any]:
     """Items whose summary is missing or stale; what a model is to write waits until its conversation rests."""
-    ready = _is_ready(kind, now, rest_seconds, consent), _is_missing(kind)
-    return _items(tx, kind, _is_new(kind, consent.since), consent.sizes).where(*ready)
+    ready = _is_ready(tx, kind, now, rest_seconds, consent), _is_missing(kind)
+    return _items(tx, kind, _is_new(tx, kind, consent.since), consent.sizes).where(*ready)
 
 
 def _is_missing(kind: str) -> ColumnElement[bool]:
     return or_(summaries.c.id.is_(None), summaries.c.covers < _ENDED[kind])
 
 
-def _is_ready(kind: str, now: datetime, rest_seconds: float, consent: Consent) -> ColumnElement[bool]:
+def _is_ready(tx: Transaction, kind: str, now: datetime, rest_seconds: float, consent: Consent) -> ColumnElement[bool]:
     """Whether an item has rested, if it has to, and, if a model is to summarize it, may be given to one."""
-    is_new, rests = _is_new(kind, consent.since), _rests(now, rest_seconds)
+    is_new, rests = _is_new(tx, kind, consent.since), _rests(now, rest_seconds)
     for_model: ColumnElement[bool] = true()
     if consent.is_paused:
         for_model = ~is_new
@@ -304,13 +304,13 @@ def _kept_waiting(tx: Transaction, kind: str, now: datetime, rest_seconds: float
     )
     if consent.ongoing:
         goes_on = or_(goes_on, conversations.c.uid.in_(consent.ongoing))
-    items = _items(tx, kind, _is_new(kind, consent.since), consent.sizes)
-    return items.where(goes_on, ~_is_ready(kind, now, rest_seconds, consent), _is_missing(kind))
+    items = _items(tx, kind, _is_new(tx, kind, consent.since), consent.sizes)
+    return items.where(goes_on, ~_is_ready(tx, kind, now, rest_seconds, consent), _is_missing(kind))
 
 
 def _backlog(tx: Transaction, kind: str, now: datetime, rest_seconds: float, backlog: SummaryBacklog) -> Select[Any]:
     """Items that no model has summarized, nor will unasked; those that have nothing to tell are none of them."""
-    is_new = _is_new(kind, backlog.said_since)
+    is_new = _is_new(tx, kind, backlog.said_since)
     by_none = or_(summaries.c.id.is_(None), and_(summaries.c.model == EXTRACTIVE, summaries.c.text != ""))
     found = _items(tx, kind, is_new, backlog.sizes).where(_rests(now, rest_seconds), by_none, ~is_new)
     if backlog.project_id is not None:
@@ -318,8 +318,8 @@ def _backlog(tx: Transaction, kind: str, now: datetime, rest_seconds: float, bac
     return found if backlog.since is None else found.where(_begun(kind) >= backlog.since)
 
 
-def _is_new(kind: str, since: datetime | None) -> ColumnElement[bool]:
-    return is_new_exchange(since) if kind == EXCHANGE else is_new_conversation(since)
+def _is_new(tx: Transaction, kind: str, since: datetime | None) -> ColumnElement[bool]:
+    return is_new_exchange(tx, since) if kind == EXCHANGE else is_new_conversation(tx, since)
 
 
 def _begun(kind: str) -> ColumnElement[datetime]:
@@ -357,7 +357,7 @@ def _items(
         beside = messages.c.conversation_id == exchanges.c.conversation_id
         part, of_item, least = messages, and_(same(exchanges.c.id, messages.c.exchange_id), beside), sizes.messages
     if least > 1:
-        parts = select(func.count()).select_from(part).where(of_item).correlate(item).scalar_subquery()
+        parts = tx.select(func.count(), of=part).where(of_item).correlate(item).scalar_subquery()
         found = found.where(parts >= least)
     return found
 

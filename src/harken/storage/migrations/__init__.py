@@ -27,10 +27,12 @@ class Migrated:
     Attributes:
         before: the schema version that was there; None for an empty database.
         schema: the version that is there now.
+        distributed: tables that were spread over the machines of a cluster just now.
     """
 
     before: str | None
     schema: str
+    distributed: tuple[str, ...] = ()
 
 
 def current_version(connection: Connection) -> str | None:

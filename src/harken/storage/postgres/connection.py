@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import psycopg
+from psycopg import sql
 from sqlalchemy import URL, Connection, Engine, create_engine, event, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
@@ -30,6 +32,8 @@ _SETTINGS = (
     "SELECT set_config('harken.tenant', %(tenant)s, true), set_config('lock_timeout', %(patience)s, true),"
     " set_config('jit', 'off', true)"
 )
+# A cluster hands on to its workers, which have the rows, what SET LOCAL says, where it is told to; never `set_config`.
+_HAND_ON = "SET LOCAL citus.propagate_set_commands = 'local'"
 _TENANT = "hashtextextended('harken ' || CAST(%(tenant)s AS text), 0)"
 _ALONE = f"SELECT pg_advisory_xact_lock({_TENANT})"
 _BESIDE_OTHERS = f"SELECT pg_advisory_xact_lock_shared({_TENANT})"
@@ -69,21 +73,45 @@ def shown(url: URL) -> str:
     return url.render_as_string(hide_password=True)
 
 
-def reading_begins(tenant: str) -> tuple[Asked, ...]:
-    """What begins a transaction that reads as a tenant."""
-    return (_READ, None), (_SETTINGS, _settings(tenant))
+@dataclass(frozen=True, slots=True)
+class Beginnings:
+    """What begins transactions of a tenant.
+
+    Attributes:
+        on_cluster: whether the server spreads tables over others (Citus).
+    """
+
+    tenant: str
+    on_cluster: bool
+
+    def reading(self) -> tuple[Asked, ...]:
+        """Of one that reads."""
+        return (_READ, None), *self._settings()
+
+    def writing(self, of: Sequence[str] | None) -> tuple[Asked, ...]:
+        """Of one that writes, and locks what it writes to; the locks end with the transaction."""
+        alone = of is None or len(of) > _MOST_LOCKS
+        named = {"tenant": self.tenant}
+        each: tuple[Asked, ...] = ((_EACH, {**named, "parts": list(of)}),) if of and not alone else ()
+        return (_WRITE, None), *self._settings(), (_ALONE if alone else _BESIDE_OTHERS, named), *each
+
+    def _settings(self) -> tuple[Asked, ...]:
+        patience = f"{LOCK_TIMEOUT_SECONDS}s"
+        if not self.on_cluster:
+            return ((_SETTINGS, {"tenant": self.tenant, "patience": patience}),)
+        # Each a message of its own: the cluster hands on the whole text of the message that a SET stands in.
+        named = {"harken.tenant": self.tenant, "lock_timeout": patience, "jit": "off"}
+        return (_HAND_ON, None), *((set_local(name, value), None) for name, value in named.items())
 
 
-def writing_begins(tenant: str, of: Sequence[str] | None) -> tuple[Asked, ...]:
-    """What begins a transaction that writes, and locks what it writes to; the locks end with the transaction."""
-    alone = of is None or len(of) > _MOST_LOCKS
-    named = {"tenant": tenant}
-    each: tuple[Asked, ...] = ((_EACH, {**named, "parts": list(of)}),) if of and not alone else ()
-    return (_WRITE, None), (_SETTINGS, _settings(tenant)), (_ALONE if alone else _BESIDE_OTHERS, named), *each
+def set_local(name: str, value: str) -> str:
+    """The statement that sets something for this transaction, on every machine of a cluster that takes part in it."""
+    return f"SET LOCAL {name} = {sql.Literal(value).as_string()}"
 
 
-def _settings(tenant: str) -> dict[str, str]:
-    return {"tenant": tenant, "patience": f"{LOCK_TIMEOUT_SECONDS}s"}
+def is_cluster(connection: Connection) -> bool:
+    """Whether the server has Citus, whether tables of ours are spread by it or not yet."""
+    return bool(connection.execute(text("SELECT count(*) FROM pg_extension WHERE extname = 'citus'")).scalar())
 
 
 @contextmanager
@@ -199,23 +227,26 @@ class Statistics:
     the tenant seems as good as any other to it, and each of two tables is read whole for each row of the other.
     """
 
-    def __init__(self, engine: Engine, tenant: str) -> None:
+    def __init__(self, engine: Engine, begins: Beginnings) -> None:
         self._engine = engine
-        self._tenant = tenant
+        self._begins = begins
         self._again_at: dict[str, float] = {}
 
     def refresh(self, table: str) -> None:
         """Compare what is expected of a table with what there is; quick, and seldom done for the same table.
 
-        A role that may not have tables counted changes nothing.
+        A role that may not have tables counted changes nothing. Nor is anything done on a cluster: it would count the
+        tables on all of its machines, and its own workers count each shard once a tenth of that has changed.
         """
+        if self._begins.on_cluster:
+            return
         now = time.monotonic()
         if now < self._again_at.get(table, now):
             return
         self._again_at[table] = now + _AGAIN_SECONDS
         rows = f"SELECT 1 FROM {table} WHERE tenant = :of_tenant"
-        with entered(self._engine, reading_begins(self._tenant)) as connection:
-            mine = {"of_tenant": self._tenant}
+        with entered(self._engine, self._begins.reading()) as connection:
+            mine = {"of_tenant": self._begins.tenant}
             planned = connection.execute(text(f"EXPLAIN (FORMAT JSON) {rows}"), mine).scalar_one()
             expected = int(planned[0]["Plan"]["Plan Rows"])
             if expected >= _WELL_FORESEEN:

@@ -18,6 +18,7 @@ from sqlalchemy import Connection, func, select, text
 from harken.model.conversations import UNTRUSTED
 from harken.storage.entries import NEIGHBOURS, scope_conditions
 from harken.storage.ports import Holding, Question, RowScope, Scored, TextIndex, Transaction, WordLists
+from harken.storage.postgres.connection import WORK_CHANNEL
 from harken.storage.postgres.dialect import PostgresDialect, bare_rows
 from harken.storage.tables import entries, to_microseconds
 from harken.text.words import day_in_words, spaced
@@ -52,59 +53,58 @@ _RECOUNT_SECONDS, _SMALL = 30.0, 2_000
 
 # What is indexed of an entry, but for those beside it; see `_Indexed`.
 _INDEXED_OF = """e.id, e.is_turn, e.author, e.text, e.created_at, e.source, e.role, e.project_id, e.conversation_id,
-    e.segment_id, e.trust, ARRAY(SELECT f.facet FROM entry_facets f WHERE f.tenant = e.tenant AND f.entry_id = e.id)"""
+    e.segment_id, e.trust,
+    ARRAY(SELECT f.facet FROM entry_facets f WHERE f.tenant = :of_tenant AND f.entry_id = e.id)"""
 _NEIGHBOURS = """(SELECT string_agg(spoken, ' ') FROM (
     SELECT coalesce(n.author || ': ', '') || n.text AS spoken FROM entries n
-    WHERE n.tenant = e.tenant AND n.conversation_id = e.conversation_id AND n.is_turn
+    WHERE n.tenant = :of_tenant AND n.conversation_id = e.conversation_id AND n.is_turn
         AND (n.position, n.id) {0} (e.position, e.id)
     ORDER BY n.position {1}, n.id {1} LIMIT 2) side)"""
 _SPOKEN = text(f"""
     SELECT CASE WHEN e.is_turn THEN
             concat_ws(' ', {_NEIGHBOURS.format("<", "DESC")}, {_NEIGHBOURS.format(">", "ASC")})
         ELSE '' END AS beside, {_INDEXED_OF}
-    FROM entries e WHERE e.tenant = current_setting('harken.tenant') AND e.id = ANY (:ids)""")
+    FROM entries e WHERE e.tenant = :of_tenant AND e.id = ANY (:ids)""")
 # Whoever comes next stands beside the last two, beside which stand the two before.
 _LAST_SPOKEN = text(f"""
     SELECT e.position, {_INDEXED_OF} FROM entries e WHERE e.tenant = :of_tenant AND e.is_turn AND e.conversation_id = (
         SELECT c.id FROM conversations c WHERE c.tenant = :of_tenant AND c.uid = :of_uid)
     ORDER BY e.position DESC, e.id DESC LIMIT {2 * NEIGHBOURS}""")
 _UNTRUSTED_NAMES = frozenset(trust.value for trust in UNTRUSTED)
-_INDEX = text("SELECT harken_index(:ids, :own, :beside, :scope, :lengths)")
-_UNINDEX = text("SELECT harken_unindex(:ids)")
-_DIFFERING = text("SELECT harken_differing(:ids, :own, :beside, :scope)")
-_INDEXED = text("SELECT entries, average_length FROM harken_indexed()")
+_INDEX = text("SELECT harken_index(:of_tenant, :ids, :own, :beside, :scope, :lengths)")
+_SIGNAL = text("SELECT pg_notify(:channel, :of_tenant)")
+_UNINDEX = text("SELECT harken_unindex(:of_tenant, :ids)")
+_DIFFERING = text("SELECT harken_differing(:of_tenant, :ids, :own, :beside, :scope)")
+_INDEXED = text("SELECT entries, average_length FROM harken_indexed(:of_tenant)")
 _SEARCH = text(
-    "SELECT entry_id, score, quoting FROM harken_find("
+    "SELECT entry_id, score, quoting FROM harken_find(:of_tenant, "
     ":terms, CAST(:quoted AS text), :own_only, :scope, :since, :until, :at_most,"
     " CAST(:total AS bigint), CAST(:average AS float8), :all_ranked, :most)"
 )
 _HOLDERS = text(
-    # As a text, which takes a fifth of the time that the driver takes for each number.
-    "SELECT w.place, string_agg(f.entry_id::text, ',')"
-    " FROM unnest(CAST(:words AS text[])) WITH ORDINALITY AS w (word, place)"
-    " CROSS JOIN LATERAL harken_find("
-    "ARRAY[w.word], NULL, true, :scope, :since, :until, :at_most, 1, 1, 1, 2147483647) AS f GROUP BY w.place"
+    "SELECT place, holders FROM harken_holders(:of_tenant, CAST(:words AS text[]), :scope, :since, :until, :at_most)"
 )
 _INSIDE = text("""
     SELECT count(*), coalesce(string_agg(e.id::text, ','), '') FROM entries e
-    WHERE e.tenant = current_setting('harken.tenant') AND e.conversation_id = :of_conversation
+    WHERE e.tenant = :of_tenant AND e.conversation_id = :of_conversation
         AND (CAST(:of_segment AS bigint) IS NULL OR e.segment_id = CAST(:of_segment AS bigint))
         AND (CAST(:sources AS text[]) = '{}' OR e.source = ANY (CAST(:sources AS text[])))
         AND e.trust <> ALL (CAST(:untrusted AS text[]))""")
 _ALL = 2**31 - 1
-_ALL_IDS = text("SELECT id FROM entries WHERE tenant = current_setting('harken.tenant') ORDER BY id")
+_ALL_IDS = text("SELECT id FROM entries WHERE tenant = :of_tenant ORDER BY id")
 
 
 class TsvectorIndex(TextIndex):
-    """A `TextIndex` by tsvector."""
+    """A `TextIndex` of a tenant by tsvector."""
 
-    def __init__(self) -> None:
+    def __init__(self, tenant: str) -> None:
+        self._tenant = tenant
         self._size: tuple[float, int, float] | None = None
         self._lock = threading.Lock()
 
     def add(self, connection: Connection, entry_ids: Sequence[int]) -> None:
         """Index entries as their rows stand now."""
-        for rows in _spoken(connection, entry_ids):
+        for rows in self._spoken(connection, entry_ids):
             self._put(connection, rows)
 
     def foresee_end(self, tx: Transaction, conversation_uid: str) -> None:
@@ -145,17 +145,19 @@ class TsvectorIndex(TextIndex):
             spoken.append((" ".join(beside), *one))
         self._put(tx.connection, spoken)
 
-    @staticmethod
-    def _put(connection: Connection, rows: Sequence[Sequence[Any]]) -> None:
+    def _put(self, connection: Connection, rows: Sequence[Sequence[Any]]) -> None:
         columns = _columns(rows)
         words = zip(columns["own"], columns["beside"], columns["scope"], strict=True)
-        columns["lengths"] = [sum(said.count(" ") for said in each) + 3 for each in words]
-        PostgresDialect().execute_each(connection, _INDEX, [columns])
+        lengths = [sum(said.count(" ") for said in each) + 3 for each in words]
+        mine = {"of_tenant": self._tenant}
+        PostgresDialect().execute_each(connection, _INDEX, [{**mine, **columns, "lengths": lengths}])
+        # By itself: the words of a cluster's tenant are on another machine, where nobody listens.
+        PostgresDialect().execute_each(connection, _SIGNAL, [{**mine, "channel": WORK_CHANNEL}])
 
     def remove(self, connection: Connection, entry_ids: Sequence[int]) -> None:
         """Take entries out."""
         if entry_ids:
-            connection.execute(_UNINDEX, {"ids": list(entry_ids)})
+            connection.execute(_UNINDEX, {"of_tenant": self._tenant, "ids": list(entry_ids)})
 
     def holders(
         self, connection: Connection, terms: Sequence[str], scope: RowScope, few: int = -1, most: int | None = None
@@ -169,7 +171,7 @@ class TsvectorIndex(TextIndex):
         words = _words_of(terms)
         if words:
             named = list(words)
-            for row in bare_rows(connection, *_who_holds(words, scope, most)):
+            for row in bare_rows(connection, *self._who_holds(words, scope, most)):
                 found[named[row[0] - 1]] = np.sort(np.fromstring(row[1], dtype=np.int64, sep=","))
         if most is not None:
             found = {term: ids for term, ids in found.items() if len(ids) <= most}
@@ -177,11 +179,11 @@ class TsvectorIndex(TextIndex):
                 return Holding(found, total)
         if max(map(len, found.values()), default=0) <= few:
             return Holding(found, 0)
-        part = entries_inside(scope)
+        part = entries_inside(self._tenant, scope)
         if part is not None:
             return Holding(found, bare_rows(connection, *part)[0][0])
-        tenant = entries.c.tenant == func.current_setting("harken.tenant")
-        inside = select(func.count()).select_from(entries).where(tenant, *scope_conditions(scope))
+        mine = entries.c.tenant == self._tenant
+        inside = select(func.count()).select_from(entries).where(mine, *scope_conditions(scope))
         return Holding(found, int(connection.execute(inside).scalar_one()))
 
     def foresee(
@@ -189,10 +191,10 @@ class TsvectorIndex(TextIndex):
     ) -> None:
         """The questions of `find` and `holders`, and which entries a part of a conversation has."""
         asked = self._question(tx.connection, terms, "", scope, limit, with_context)
-        questions = [asked, entries_inside(scope)]
+        questions = [asked, entries_inside(self._tenant, scope)]
         for words, most in holders:
             if scope.is_narrow and (plain := _words_of(words)):
-                questions.append(_who_holds(plain, scope, most))
+                questions.append(self._who_holds(plain, scope, most))
         tx.dialect.foresee(tx.connection, *filter(None, questions))
 
     def find(
@@ -212,18 +214,33 @@ class TsvectorIndex(TextIndex):
 
     def rebuild(self, connection: Connection) -> None:
         """Make the index anew from the rows."""
-        connection.execute(_UNINDEX, {"ids": None})
-        self.add(connection, connection.execute(_ALL_IDS).scalars().all())
+        connection.execute(_UNINDEX, {"of_tenant": self._tenant, "ids": None})
+        self.add(connection, self._all_ids(connection))
 
     def problems(self, connection: Connection) -> list[str]:
         """One sentence if the index differs from the rows."""
-        ids = connection.execute(_ALL_IDS).scalars().all()
-        total = connection.execute(_INDEXED).one().entries
+        mine = {"of_tenant": self._tenant}
+        ids = self._all_ids(connection)
+        total = connection.execute(_INDEXED, mine).one().entries
         if total == len(ids) and not any(
-            connection.execute(_DIFFERING, _columns(rows)).first() for rows in _spoken(connection, ids)
+            connection.execute(_DIFFERING, {**mine, **_columns(rows)}).first() for rows in self._spoken(connection, ids)
         ):
             return []
         return ["The full-text index differs from the rows."]
+
+    def _all_ids(self, connection: Connection) -> Sequence[int]:
+        return connection.execute(_ALL_IDS, {"of_tenant": self._tenant}).scalars().all()
+
+    def _spoken(self, connection: Connection, entry_ids: Sequence[int]) -> Iterator[Sequence[Sequence[Any]]]:
+        for start in range(0, len(entry_ids), _ROWS_AT_ONCE):
+            part = {"of_tenant": self._tenant, "ids": list(entry_ids[start : start + _ROWS_AT_ONCE])}
+            if rows := connection.execute(_SPOKEN, part).all():
+                yield rows
+
+    def _who_holds(self, words: Mapping[str, str], scope: RowScope, most: int | None) -> Question:
+        scoped = {"scope": _scope_query(scope), "since": scope.since, "until": scope.until}
+        asked = {"words": list(words.values()), "at_most": _ALL if most is None else most + 1}
+        return _HOLDERS, {"of_tenant": self._tenant, **asked, **scoped}
 
     def _question(
         self,
@@ -239,6 +256,7 @@ class TsvectorIndex(TextIndex):
             return None
         total, average = self._counted(connection)
         return _SEARCH, {
+            "of_tenant": self._tenant,
             "terms": words,
             "quoted": plain_words(_encodable(quote)) or None,
             "own_only": not with_context,
@@ -257,7 +275,7 @@ class TsvectorIndex(TextIndex):
         with self._lock:
             size = self._size
         if size is None or time.monotonic() - size[0] > _RECOUNT_SECONDS:
-            row = connection.execute(_INDEXED).one()
+            row = connection.execute(_INDEXED, {"of_tenant": self._tenant}).one()
             size = (time.monotonic(), int(row.entries), float(row.average_length))
             with self._lock:
                 self._size = size
@@ -307,13 +325,6 @@ def _facet(facet: str) -> str:
     return f"f:{hashlib.md5(facet.encode('utf-8', 'surrogatepass'), usedforsecurity=False).hexdigest()}"
 
 
-def _spoken(connection: Connection, entry_ids: Sequence[int]) -> Iterator[Sequence[Sequence[Any]]]:
-    for start in range(0, len(entry_ids), _ROWS_AT_ONCE):
-        part = list(entry_ids[start : start + _ROWS_AT_ONCE])
-        if rows := connection.execute(_SPOKEN, {"ids": part}).all():
-            yield rows
-
-
 def _columns(rows: Sequence[Sequence[Any]]) -> dict[str, list[Any]]:
     """What is indexed of entries: their ids, own words, those beside them with the date, and scopes.
 
@@ -335,17 +346,17 @@ def _words_of(terms: Sequence[str]) -> dict[str, str]:
     return {term: plain for term in terms if (plain := plain_words(_encodable(term)))}
 
 
-def _who_holds(words: Mapping[str, str], scope: RowScope, most: int | None) -> Question:
-    scoped = {"scope": _scope_query(scope), "since": scope.since, "until": scope.until}
-    return _HOLDERS, {"words": list(words.values()), "at_most": _ALL if most is None else most + 1} | scoped
-
-
-def entries_inside(scope: RowScope) -> Question | None:
+def entries_inside(tenant: str, scope: RowScope) -> Question | None:
     """How many entries a part of a conversation has, and their ids as one text; None for other scopes."""
     bare = replace(scope, conversation_id=None, segment_id=None, sources=(), without_untrusted=False)
     if scope.conversation_id is None or not bare.is_open:
         return None
-    of_it = {"of_conversation": scope.conversation_id, "of_segment": scope.segment_id, "sources": list(scope.sources)}
+    of_it = {
+        "of_tenant": tenant,
+        "of_conversation": scope.conversation_id,
+        "of_segment": scope.segment_id,
+        "sources": list(scope.sources),
+    }
     return _INSIDE, {**of_it, "untrusted": list(_UNTRUSTED_NAMES) if scope.without_untrusted else []}
 
 

@@ -10,11 +10,18 @@ from harken.errors import SchemaBehindError, SchemaError, StoreError, UsageError
 from harken.storage import migrations
 from harken.storage.migrations.schema import ALL_TABLES
 from harken.storage.positions import TURNS_OUT_OF_TIME
+from harken.storage.postgres.connection import is_cluster, set_local
 from harken.storage.postgres.fulltext import TsvectorIndex
 from harken.storage.postgres.rights import lock_schema, settle_functions
 from harken.storage.team.tables import TEAM_TABLES, wall_off_teams
 
 WORDS = "entry_words"
+_TABLES = (*ALL_TABLES, WORDS)
+# What reads or writes words of one tenant: plpgsql, and its first argument tells whose.
+_OF_TENANT = text(r"""
+    SELECT p.oid::regprocedure::text FROM pg_proc p
+    JOIN pg_class c ON c.relnamespace = p.pronamespace AND c.oid = 'entry_words'::regclass
+    WHERE p.proname LIKE 'harken\_%' AND p.prosecdef AND p.proargnames[1] = 'of_tenant' ORDER BY 1""")
 # Languages that the server stems; words in Latin letters elsewhere are taken for English ones.
 _OWN_LETTERS = ("arabic", "armenian", "greek", "hindi", "nepali", "russian", "serbian", "tamil", "yiddish")
 
@@ -53,27 +60,33 @@ def check_version(place: str, version: str | None, oldest: str) -> None:
         raise SchemaError(f"{found}. Try: pip install -U harken")
 
 
-def migrate(connection: Connection, language: str | None, role: str | None) -> None:
+def migrate(connection: Connection, language: str | None, role: str | None, distribute: bool) -> tuple[str, ...]:
     """Make or upgrade everything, in the caller's transaction as the owner of the schema; see `migrate_store`.
+
+    Returns:
+        The tables that were spread over the machines of a cluster just now.
 
     Raises:
         StoreError: pgvector is missing, or the role may not create.
+        UsageError: there is no such language or role, or tables are to be spread by a server that has no Citus.
         SchemaError: the database was made by a newer Harken.
     """
     lock_schema(connection)
     _ensure_vector(connection)
+    on_cluster = is_cluster(connection)
+    if distribute and not on_cluster:
+        raise UsageError("This server has no Citus. Create it first (CREATE EXTENSION citus), or go without.")
+    if on_cluster:
+        # Or what changes the rows of all machines side by side could be followed by no change of the schema.
+        connection.exec_driver_sql("SET LOCAL citus.multi_shard_modify_mode = 'sequential'")
     before = migrations.current_version(connection)
     migrations.upgrade(connection)
     schema = _quoted(connection, "SELECT quote_ident(current_schema())")
     _configure_words(connection, language)
-    for statement in resources.files(__package__).joinpath("words.sql").read_text("utf-8").split("\n;;\n"):
-        # Doubled, or the driver would take them for places of values.
-        connection.exec_driver_sql(statement.replace("{schema}", schema).replace("%", "%%"))
-    if before is not None and before < _POSITIONS_SINCE:
-        _index_out_of_time(connection)
+    _run(connection, "words.sql", schema)
     connection.exec_driver_sql(f"COMMENT ON TABLE alembic_version IS '{_SERVES}{migrations.SERVES_FROM}'")
     walled = set(connection.execute(_WALLED).scalars())
-    for table in (*ALL_TABLES, WORDS):
+    for table in _TABLES:
         # To wall one anew keeps everybody out of it until all is done, while clients are at work.
         if table in walled:
             continue
@@ -84,10 +97,53 @@ def migrate(connection: Connection, language: str | None, role: str | None) -> N
             f"CREATE POLICY of_tenant ON {table} USING (tenant = current_setting('harken.tenant', true))"
         )
     wall_off_teams(connection)
+    is_spread = on_cluster and bool(_spread_tables(connection))
+    spread = _spread(connection) if distribute or is_spread else ()
+    _run(connection, "functions.sql", schema)
+    if spread or is_spread:
+        _send_functions(connection)
+    if before is not None and before < _POSITIONS_SINCE:
+        _index_out_of_time(connection)
     if role is not None:
         _grant(connection, schema, role)
     # Whatever was made anew above may be called by everybody, and by no role in particular.
     settle_functions(connection)
+    return spread
+
+
+def _run(connection: Connection, file: str, schema: str) -> None:
+    for statement in resources.files(__package__).joinpath(file).read_text("utf-8").split("\n;;\n"):
+        # Doubled, or the driver would take them for places of values.
+        connection.exec_driver_sql(statement.replace("{schema}", schema).replace("%", "%%"))
+
+
+def _spread_tables(connection: Connection) -> set[str]:
+    return set(connection.execute(text("SELECT logicalrelid::text FROM pg_dist_partition")).scalars())
+
+
+def _spread(connection: Connection) -> tuple[str, ...]:
+    """Spread the tables that are not yet over the machines of the cluster by tenant, all of a tenant on one of them."""
+    present = _spread_tables(connection)
+    fresh = tuple(name for name in _TABLES if name not in present)
+    for name in fresh:
+        beside = "none" if name == _TABLES[0] else _TABLES[0]
+        connection.execute(
+            text("SELECT create_distributed_table(:name, 'tenant', colocate_with => :beside)"),
+            {"name": name, "beside": beside},
+        )
+    return fresh
+
+
+def _send_functions(connection: Connection) -> None:
+    """Have what reads and writes the words run whole on the machine that has the tenant's."""
+    for function in connection.execute(_OF_TENANT).scalars().all():
+        connection.execute(
+            text(
+                "SELECT create_distributed_function(CAST(CAST(:name AS text) AS regprocedure), 'of_tenant',"
+                " colocate_with => 'entry_words', force_delegation => true)"
+            ),
+            {"name": function},
+        )
 
 
 def _ensure_vector(connection: Connection) -> None:
@@ -138,12 +194,17 @@ def _configure_words(connection: Connection, language: str | None) -> None:
 
 def _index_out_of_time(connection: Connection) -> None:
     """Index turns anew whose times are not in their order, with the words of their true neighbours."""
-    bind = text("SELECT set_config('harken.tenant', :tenant, true)")
     turns = f"SELECT tenant, array_agg(id) FROM entries WHERE id IN ({TURNS_OUT_OF_TIME}) GROUP BY tenant"
     for tenant, entry_ids in connection.execute(text(turns)).all():
-        connection.execute(bind, {"tenant": tenant})
-        TsvectorIndex().add(connection, entry_ids)
-    connection.execute(bind, {"tenant": ""})
+        _bind(connection, tenant)
+        TsvectorIndex(tenant).add(connection, entry_ids)
+    _bind(connection, "")
+
+
+def _bind(connection: Connection, tenant: str) -> None:
+    if is_cluster(connection):
+        connection.exec_driver_sql("SET LOCAL citus.propagate_set_commands = 'local'")
+    connection.exec_driver_sql(set_local("harken.tenant", tenant).replace("%", "%%"))
 
 
 def _grant(connection: Connection, schema: str, role: str) -> None:

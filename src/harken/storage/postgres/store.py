@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psycopg
 from sqlalchemy import URL, Engine, text
+from sqlalchemy.exc import DBAPIError
 
 from harken.errors import StoreBusyError, StoreError, UsageError
 from harken.log import Log
@@ -20,13 +21,13 @@ from harken.storage.ports import Right, Transaction
 from harken.storage.postgres import schema
 from harken.storage.postgres.connection import (
     WORK_CHANNEL,
+    Beginnings,
     Statistics,
     entered,
+    is_cluster,
     make_engine,
-    reading_begins,
     shown,
     translated,
-    writing_begins,
 )
 from harken.storage.postgres.dialect import PostgresDialect
 from harken.storage.postgres.fulltext import TsvectorIndex
@@ -39,6 +40,10 @@ _RECONNECT_SECONDS = 3.0
 _MIGRATION_ATTEMPTS, _MIGRATION_PAUSE_SECONDS = 40, 0.7
 # A message is a row of each of the last two, often begins an exchange, and at times a conversation.
 _RECORDED = ("conversations", "segments", "exchanges", "messages", "entries")
+
+_DATABASE_SIZE = text("SELECT pg_database_size(current_database())")
+# Tables without their indexes: the cluster asks each machine once for these, and for every table for the others.
+_SHARDS_SIZE = text("SELECT coalesce(sum(size), 0) FROM citus_shard_sizes()")
 
 _log = Log(__name__)
 
@@ -62,34 +67,38 @@ class PostgresStore:
         self._target = url
         self._is_shared = beside is not None
         self._engine: Engine = make_engine(url, begins=False) if beside is None else beside._engine
-        self._reading_begins = reading_begins(tenant)
         self._translated = partial(translated, self.url)
         self._dialect = PostgresDialect()
-        self.text = TsvectorIndex()
-        self._statistics = Statistics(self._engine, tenant)
+        self.text = TsvectorIndex(tenant)
+        on_cluster = self._check() if beside is None else beside._begins.on_cluster
+        self._begins: Beginnings = Beginnings(tenant, on_cluster)
+        self._statistics = Statistics(self._engine, self._begins)
         self.nearest = PgvectorIndex(self._engine, tenant, self._translated, self._statistics)
-        if beside is not None:
-            return
+
+    def _check(self) -> bool:
+        """See that these are tables that this Harken can go on with; whether the server is a cluster."""
         try:
             with self._translated(), self._engine.connect() as connection:
                 version = migrations.current_version(connection)
                 serves_from = schema.serves_from(connection)
+                on_cluster = is_cluster(connection)
             schema.check_version(self.url, version, serves_from)
         except BaseException:
             self._engine.dispose()
             raise
+        return on_cluster
 
     @contextmanager
     def reading(self) -> Iterator[Transaction]:
         """A consistent view that writes nothing."""
-        with self._translated(), entered(self._engine, self._reading_begins) as connection:
+        with self._translated(), entered(self._engine, self._begins.reading()) as connection:
             yield Transaction(connection, self.tenant, self.text, self._dialect)
 
     @contextmanager
     def writing(self, of: Sequence[str] | None = None) -> Iterator[Transaction]:
         """A transaction that has locked what it is to write."""
         # Who keeps everybody else out may have more to do than what is written here.
-        begins, at_once = writing_begins(self.tenant, of), of is None
+        begins, at_once = self._begins.writing(of), of is None
         reserved = _RECORDED if of else ()
         with self._translated(), entered(self._engine, begins, reserved, at_once) as connection:
             yield Transaction(connection, self.tenant, self.text, self._dialect)
@@ -121,10 +130,19 @@ class PostgresStore:
             return check_functions(tx.connection, fix)
 
     def scrub(self) -> bool:
-        """Let the server free deleted rows; where the role may not, the server's own vacuum does it a little later."""
+        """Let the server free deleted rows; where the role may not, the server's own vacuum does it a little later.
+
+        False while a machine of a cluster does not answer, which may be that of other tenants.
+        """
         vacuum = f"VACUUM messages, entries, {schema.WORDS}, vectors"
         with self._translated(), self._engine.connect() as plain:
-            plain.execution_options(isolation_level="AUTOCOMMIT").exec_driver_sql(vacuum)
+            try:
+                plain.execution_options(isolation_level="AUTOCOMMIT").exec_driver_sql(vacuum)
+            except DBAPIError as error:
+                if not self._begins.on_cluster or error.connection_invalidated:
+                    raise
+                _log.warning("not_scrubbed", error_class=type(error.orig).__name__)
+                return False
         return True
 
     def backup(self, target: Path) -> None:
@@ -139,9 +157,10 @@ class PostgresStore:
         )
 
     def size_bytes(self) -> int:
-        """All tables with their indexes; of every tenant."""
+        """All tables with their indexes; of every tenant, and on every machine of a cluster that answers."""
         with self.reading() as tx:
-            return int(tx.connection.execute(text("SELECT pg_database_size(current_database())")).scalar_one())
+            size = int(tx.connection.execute(_DATABASE_SIZE).scalar_one())
+            return size + int(tx.connection.execute(_SHARDS_SIZE).scalar_one()) if self._begins.on_cluster else size
 
     def listen(self, wake: Callable[[], None]) -> Callable[[], None]:
         """Call `wake` whenever anyone commits work of this tenant, and once whenever listening begins."""
@@ -190,7 +209,7 @@ class PostgresStore:
                     stopping.wait(_RECONNECT_SECONDS)
 
 
-def migrate(url: URL, language: str | None = None, role: str | None = None) -> Migrated:
+def migrate(url: URL, language: str | None = None, role: str | None = None, distribute: bool = False) -> Migrated:
     """Make or upgrade the schema of a database, as the owner of its tables; see `migrate_store`.
 
     Raises:
@@ -206,8 +225,7 @@ def migrate(url: URL, language: str | None = None, role: str | None = None) -> M
                     # each other, and might end a client's transaction instead of this one.
                     connection.exec_driver_sql("SET LOCAL lock_timeout = '500ms'")
                     before = migrations.current_version(connection)
-                    schema.migrate(connection, language, role)
-                    return Migrated(before, migrations.HEAD)
+                    return Migrated(before, migrations.HEAD, schema.migrate(connection, language, role, distribute))
             except StoreBusyError:
                 if not attempts_left:
                     raise

@@ -38,7 +38,7 @@ from sqlalchemy.types import Float, UserDefinedType
 from harken.log import Log
 from harken.storage.entries import scope_conditions
 from harken.storage.ports import NearestIndex, RowScope, StoredSpace, Transaction
-from harken.storage.postgres.connection import COUNT_AGAIN, Statistics
+from harken.storage.postgres.connection import COUNT_AGAIN, Statistics, driver_of, set_local
 from harken.storage.postgres.dialect import PostgresDialect, bare_rows
 from harken.storage.postgres.fulltext import entries_inside
 from harken.storage.tables import counters, entries, refers, vectors
@@ -228,7 +228,7 @@ class PgvectorIndex(NearestIndex):
         self, tx: Transaction, space: StoredSpace, query: Float32, scope: RowScope, limit: int, also: Sequence[int]
     ) -> tuple[dict[int, float], dict[int, float]]:
         """The nearest; and the similarities of those and of these entries besides, by one question."""
-        part = entries_inside(scope)
+        part = entries_inside(self._tenant, scope)
         held = self._held.of(tx, space) if self._is_held(tx, space, scope, limit) else None
         if held is not None:
             inside = None
@@ -251,7 +251,7 @@ class PgvectorIndex(NearestIndex):
             self._held.foresee(tx, space)
 
     def _is_held(self, tx: Transaction, space: StoredSpace, scope: RowScope, limit: int) -> bool:
-        is_simple = scope.is_open or not limit or entries_inside(scope) is not None
+        is_simple = scope.is_open or not limit or entries_inside(self._tenant, scope) is not None
         return is_simple and self._size(tx, space) <= min(MOST_VECTORS, EXACT_UP_TO)
 
     def save(self) -> None:
@@ -261,13 +261,17 @@ class PgvectorIndex(NearestIndex):
         """Make the index of every space that has outgrown comparing all, where the role may."""
         with self._translated(), self._engine.connect() as plain:
             connection = plain.execution_options(isolation_level="AUTOCOMMIT")
+            # Of a cluster this server has no rows itself, and does not count the tables of its machines.
             if connection.execute(_CHANGED, {"least": EXACT_UP_TO}).scalar():
                 # Or searches would be planned for the tables as they were, until the server looks by itself.
                 connection.exec_driver_sql(COUNT_AGAIN)
             else:
                 self._statistics.refresh("vectors")
-            for space_id, dims in connection.execute(_GROWN, {"tenant": self._tenant, "least": EXACT_UP_TO}):
+            made = set(connection.execute(_MADE).scalars())
+            for space_id, dims in connection.execute(_GROWN, {"tenant": self._tenant, "least": EXACT_UP_TO}).all():
                 name = f"ix_vectors_hnsw_{space_id}"
+                if name in made:
+                    continue
                 statement = (
                     f"CREATE INDEX CONCURRENTLY IF NOT EXISTS {name} ON vectors"
                     f" USING hnsw ((vector::halfvec({dims})) halfvec_cosine_ops) WHERE space_id = {space_id}"
@@ -319,7 +323,12 @@ class PgvectorIndex(NearestIndex):
             is_small = self._size(tx, space) <= MOST_VECTORS
             return _comparing(self._dialect, _within(scope) if is_small else _scoped(scope)), False
         reach = min(limit + _SLACK, _EF_SEARCH_MOST)
-        tx.connection.execute(_REACH, {"reach": str(reach), "sort": "off" if scope.is_open else "on"})
+        reached = {"hnsw.ef_search": str(reach), "hnsw.iterative_scan": "relaxed_order"}
+        # Reading a tenant's rows and sorting them seems cheap where the server takes it for one of average size.
+        reached["enable_sort"] = "off" if scope.is_open else "on"
+        with driver_of(tx.connection) as driver:
+            for name, value in reached.items():
+                driver.later(set_local(name, value), None)
         if scope.is_open:
             return _indexed(self._dialect, space.id, space.dims, reach), True
         return _comparing(self._dialect, _by_index(_scoped(scope), space.id, space.dims, reach)), False
@@ -393,18 +402,12 @@ def _indexed(dialect: PostgresDialect, space_id: int, dims: int, reach: int) -> 
     return _comparing(dialect, _by_index(_OF_SPACE, space_id, dims, reach))
 
 
-_REACH = text(
-    "SELECT set_config('hnsw.ef_search', :reach, true), set_config('hnsw.iterative_scan', 'relaxed_order', true)"
-    # Reading a tenant's rows and sorting them seems cheap where the server takes it for one of average size.
-    ", set_config('enable_sort', :sort, true)"
-)
 _CHANGED = text("SELECT n_mod_since_analyze > :least FROM pg_stat_user_tables WHERE relname = 'vectors'")
 _GROWN = text(
-    "SELECT s.id, s.dims FROM spaces s WHERE s.tenant = :tenant"
-    " AND NOT EXISTS (SELECT 1 FROM pg_indexes WHERE indexname = 'ix_vectors_hnsw_' || s.id)"
-    " AND :least <= (SELECT count(*) FROM"
-    " (SELECT 1 FROM vectors v WHERE v.tenant = s.tenant AND v.space_id = s.id LIMIT :least) found)"
+    "SELECT s.id, s.dims FROM spaces s WHERE s.tenant = :tenant AND :least <= (SELECT count(*) FROM"
+    " (SELECT 1 FROM vectors v WHERE v.tenant = :tenant AND v.space_id = s.id LIMIT :least) found)"
 )
+_MADE = text(r"SELECT indexname FROM pg_indexes WHERE indexname LIKE 'ix\_vectors\_hnsw\_%'")
 _INVALID = text(
     "SELECT c.relname FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid"
     " WHERE NOT i.indisvalid AND c.relname LIKE 'ix\\_vectors\\_hnsw\\_%'"

@@ -1,8 +1,7 @@
--- Full text of Harken on PostgreSQL. Statements end with a line of two semicolons; {schema} is the schema's name.
+-- The table of full text on PostgreSQL. Statements end with a line of two semicolons.
 --
 -- An inverted index cannot lead with a column: the tenant is one of the words that it holds ('t:NAME'), and so is the
--- scope of each entry. The functions run as the owner of the tables: `@@` is not leakproof, so that under row-level
--- security no index would be used for it. Each of them sees the tenant of the transaction alone.
+-- scope of each entry.
 CREATE TABLE IF NOT EXISTS entry_words (
     tenant text NOT NULL,
     entry_id bigint NOT NULL,
@@ -15,7 +14,13 @@ CREATE TABLE IF NOT EXISTS entry_words (
 ALTER TABLE entry_words SET (toast_tuple_target = 8160)
 ;;
 -- The three thousand commonest words are known by their share, so that nobody has to count who holds them.
-ALTER TABLE entry_words ALTER COLUMN words SET STATISTICS 300
+-- Said once: a cluster refuses to say it of a table that it has spread.
+DO $$ BEGIN
+    IF (SELECT attstattarget FROM pg_attribute WHERE attrelid = 'entry_words'::regclass AND attname = 'words')
+        IS DISTINCT FROM 300 THEN
+        ALTER TABLE entry_words ALTER COLUMN words SET STATISTICS 300;
+    END IF;
+END $$
 ;;
 CREATE INDEX IF NOT EXISTS ix_entry_words ON entry_words USING gin (words) WITH (gin_pending_list_limit = 512)
 ;;
@@ -23,149 +28,3 @@ CREATE INDEX IF NOT EXISTS ix_entry_words ON entry_words USING gin (words) WITH 
 UPDATE entry_words w SET words = w.words || array_to_tsvector(ARRAY['u:1']) FROM entries e
 WHERE e.tenant = w.tenant AND e.id = w.entry_id AND e.trust IN ('tool', 'untrusted')
     AND NOT w.words @@ $$'u:1'$$::tsquery
-;;
-CREATE OR REPLACE FUNCTION harken_words(own text, beside text, scope text) RETURNS tsvector
-LANGUAGE sql STABLE SET search_path = {schema}, pg_temp AS $$
-    SELECT setweight(to_tsvector('{schema}.harken', own), 'A') || setweight(to_tsvector('{schema}.harken', beside), 'B')
-        || array_to_tsvector(string_to_array('t:' || current_setting('harken.tenant') || ' ' || scope, ' '))
-$$
-;;
-CREATE OR REPLACE FUNCTION harken_index(ids bigint[], own text[], beside text[], scope text[], lengths integer[])
-RETURNS void LANGUAGE sql SECURITY DEFINER SET search_path = {schema}, pg_temp AS $$
-    INSERT INTO entry_words (tenant, entry_id, words, length)
-    SELECT current_setting('harken.tenant'), u.id, harken_words(u.own, u.beside, u.scope), u.length
-    FROM unnest(ids, own, beside, scope, lengths) AS u (id, own, beside, scope, length)
-    ON CONFLICT (tenant, entry_id) DO UPDATE SET words = excluded.words, length = excluded.length;
-    SELECT pg_notify('harken_work', current_setting('harken.tenant'));
-$$
-;;
-CREATE OR REPLACE FUNCTION harken_unindex(ids bigint[]) RETURNS void
-LANGUAGE sql SECURITY DEFINER SET search_path = {schema}, pg_temp AS $$
-    DELETE FROM entry_words WHERE tenant = current_setting('harken.tenant') AND (ids IS NULL OR entry_id = ANY (ids))
-$$
-;;
-CREATE OR REPLACE FUNCTION harken_differing(ids bigint[], own text[], beside text[], scope text[])
-RETURNS SETOF bigint LANGUAGE sql STABLE SECURITY DEFINER SET search_path = {schema}, pg_temp AS $$
-    SELECT u.id FROM unnest(ids, own, beside, scope) AS u (id, own, beside, scope)
-    LEFT JOIN entry_words w ON w.tenant = current_setting('harken.tenant') AND w.entry_id = u.id
-    WHERE w.words IS DISTINCT FROM harken_words(u.own, u.beside, u.scope)
-$$
-;;
-CREATE OR REPLACE FUNCTION harken_indexed(OUT entries bigint, OUT average_length float8)
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path = {schema}, pg_temp AS $$
-    SELECT count(*), coalesce(avg(length), 1) FROM entry_words WHERE tenant = current_setting('harken.tenant')
-$$
-;;
-DROP FUNCTION IF EXISTS harken_search(
-    text[], boolean, text, bigint, bigint, integer, bigint, float8, integer, integer
-)
-;;
--- The query in the entry's own words alone.
-CREATE OR REPLACE FUNCTION harken_own(query tsquery) RETURNS tsquery
-LANGUAGE sql IMMUTABLE SET search_path = {schema}, pg_temp AS $$
-    SELECT regexp_replace(query::text, '''((?:[^'']|'''')+)''', '''\1'':A', 'g')::tsquery
-$$
-;;
--- Without a count of the tenant's entries it counts them itself, which is quick where they are few; and compares all of
--- them, which takes as long however many other tenants there are (IS TRUE hides the inverted index, whose lists grow
--- with them: p95 of 1,000 entries among a million 7.5 ms by it, 5.4 without).
--- The table is never read whole: a tenant of a large share of it would have the words of all the others compared, for the
--- server asks of each row whether it has the words before it asks whose it is.
--- Entries that quote `quoted` come last and without a score, unless they are among the best anyway.
-CREATE OR REPLACE FUNCTION harken_find(
-    terms text[], quoted text, own_only boolean, scope text, since bigint, until bigint, at_most integer,
-    counted bigint, counted_length float8, all_ranked integer, most_matches integer
-) RETURNS TABLE (entry_id bigint, score float8, quoting boolean)
-LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = {schema}, pg_temp
-SET plan_cache_mode = force_generic_plan SET enable_seqscan = off AS $$
-DECLARE
-    name text := current_setting('harken.tenant');
-    mine tsquery := ('''t:' || name || '''')::tsquery;
-    inside tsquery := CASE WHEN scope = '' THEN mine ELSE scope::tsquery && mine END;
-    dated text := CASE WHEN since IS NULL AND until IS NULL THEN '' ELSE
-        'JOIN entries e ON e.tenant = w.tenant AND e.id = w.entry_id
-            AND e.created_at >= coalesce($6, e.created_at) AND e.created_at < coalesce($7, e.created_at + 1)' END;
-    -- bm25 of FTS5 counts own words twice, which gives 2.2 * 2 / (2 + 1.2) = 1.375 times what a neighbour's word gets.
-    weights float4[] := CASE WHEN own_only THEN '{0, 0, 0, 1}' ELSE '{0, 0, 0.727273, 1}' END;
-    total float8 := counted; average_length float8 := counted_length;
-    phrase tsquery := phraseto_tsquery('{schema}.harken', quoted); own_phrase tsquery := harken_own(phrase);
-    queries tsquery[]; lexemes text[]; counts float8[]; commonest text[]; shares float4[];
-    at_once boolean; choosing tsquery; pairs tsquery; least float8; of_all float8;
-    ranks text; held text; rarities text; sums text;
-BEGIN
-    IF counted IS NULL THEN
-        SELECT count(*), coalesce(avg(w.length), 1) INTO total, average_length FROM entry_words w WHERE w.tenant = name;
-    END IF;
-    average_length := greatest(average_length, 1);
-    SELECT array_agg(CASE WHEN own_only THEN harken_own(q) ELSE q END ORDER BY t.place),
-        array_agg(CASE WHEN numnode(q) = 1 THEN btrim(q::text, '''') END ORDER BY t.place),
-        -- Where all that hold a word are ranked, those that quote it are among them.
-        total <= all_ranked AND coalesce(bool_or(phrase @> q), false) INTO queries, lexemes, at_once
-    FROM unnest(terms) WITH ORDINALITY AS t (term, place), phraseto_tsquery('{schema}.harken', t.term) AS q
-    WHERE numnode(q) > 0;
-    IF queries IS NULL THEN
-        RETURN;
-    END IF;
-    -- How many hold a common word is known from the table's statistics; the others are counted while they are read,
-    -- unless dates or a scope leave some unread; a word of several lexemes has a rank where it is not held.
-    IF total > all_ranked THEN
-        SELECT s.most_common_elems::text::text[], s.most_common_elem_freqs INTO commonest, shares FROM pg_stats s
-        WHERE s.schemaname = '{schema}' AND s.tablename = 'entry_words' AND s.attname = 'words';
-    END IF;
-    FOR place IN 1 .. cardinality(queries) LOOP
-        counts[place] := shares[array_position(commonest, lexemes[place])] * total;
-        IF counts[place] IS NULL AND (
-            dated <> '' OR scope <> '' AND (counted IS NOT NULL OR lexemes[place] IS NULL)) THEN
-            counts[place] := (
-                SELECT count(*) FROM entry_words w WHERE w.tenant = name AND w.words @@ (queries[place] && mine));
-        END IF;
-    END LOOP;
-    -- In a large store the rarest words choose who is ranked, as many as up to so many entries hold; all words rank.
-    SELECT string_agg(w.q::text, ' | ') FILTER (WHERE total <= all_ranked OR w.held <= most_matches OR w.nth = 1),
-        max(w.held), min(w.n) INTO choosing, of_all, least
-    FROM (
-        SELECT c.q, c.n, row_number() OVER rarest AS nth, sum(c.n) OVER rarest AS held
-        FROM (
-            SELECT u.q, coalesce(u.n, 0) AS n, u.place
-            FROM unnest(queries, counts) WITH ORDINALITY AS u (q, n, place)) c
-        WINDOW rarest AS (ORDER BY c.n, c.place ROWS UNBOUNDED PRECEDING)) w;
-    -- Where even the rarest is common, those that hold two of the words are few, and the better ones.
-    IF total > all_ranked AND of_all > most_matches AND least > most_matches AND cardinality(queries) > 1 THEN
-        SELECT string_agg((a.q && b.q)::text, ' | ') INTO pairs FROM unnest(queries) WITH ORDINALITY AS a (q, place),
-            unnest(queries) WITH ORDINALITY AS b (q, place) WHERE a.place < b.place;
-        PERFORM 1 FROM entry_words w WHERE w.tenant = name AND w.words @@ (pairs && inside) OFFSET at_most / 4 LIMIT 1;
-        choosing := CASE WHEN FOUND THEN pairs ELSE choosing END;
-    END IF;
-    -- A single word's ts_rank is its weights summed with falling shares, divided by pi^2 / 6: near, times 1.375, to what
-    -- bm25's saturation (k1 = 1.2) makes of its count in an entry of average length. The length then counts as in bm25
-    -- (b = 0.75), and the word's rarity. Who holds a word is counted once: inlined, it would be for each match.
-    SELECT string_agg(format(', ts_rank($1, w.words, $2[%1$s]) * 2.261784 AS x%1$s', n), '' ORDER BY n),
-        string_agg(format(', coalesce($3[%1$s], count(*) FILTER (WHERE x%1$s > 0)) AS n%1$s', n), '' ORDER BY n),
-        string_agg(format(', greatest(1e-6, ln((greatest($10, n%1$s) - n%1$s + 0.5) / (n%1$s + 0.5))) * 2.2 AS r%1$s', n),
-            '' ORDER BY n),
-        string_agg(format(' + r%1$s * x%1$s / (x%1$s + k * (2.2 - x%1$s))', n), '' ORDER BY n)
-        INTO ranks, held, rarities, sums FROM generate_subscripts(queries, 1) AS n;
-    RETURN QUERY EXECUTE 'WITH matching AS MATERIALIZED (
-            SELECT w.entry_id AS id, 0.25 + 0.75 * w.length / $4 AS k, '
-        || CASE WHEN at_once THEN 'w.words @@ $11' ELSE 'false' END || ' AS quotes, '
-        || CASE WHEN counted IS NULL AND scope <> '' THEN 'w.words @@ $12' ELSE 'true' END || ' AS found' || ranks
-        || ' FROM entry_words w ' || dated || ' WHERE w.tenant = $5 AND '
-        || CASE WHEN counted IS NULL THEN '(w.words @@ $8) IS TRUE' ELSE 'w.words @@ ($8 && $12)' END || '
-        ), held AS MATERIALIZED (SELECT 0' || held || ' FROM matching
-        ), rarity AS MATERIALIZED (SELECT 0' || rarities || ' FROM held
-        ), scored AS MATERIALIZED (
-            SELECT m.id, (0' || sums || ')::float8 AS score, m.quotes FROM matching m, rarity WHERE m.found
-        ), best AS MATERIALIZED (SELECT * FROM scored ORDER BY score DESC, id DESC LIMIT $9)
-        (SELECT * FROM best ORDER BY score DESC, id DESC) UNION ALL
-        (SELECT id, NULL, true FROM scored WHERE quotes AND id NOT IN (SELECT id FROM best) LIMIT $9)'
-        USING weights, queries, counts, average_length, name, since, until, choosing, at_most, total, own_phrase, inside;
-    IF numnode(phrase) > 0 AND NOT at_once THEN
-        RETURN QUERY EXECUTE 'SELECT q.entry_id, NULL::float8, true FROM (
-                SELECT w.entry_id, ts_rank($1, w.words, $2) * 2.261784 AS x, 0.25 + 0.75 * w.length / $4 AS k
-                FROM entry_words w ' || dated || ' WHERE w.tenant = $5 AND w.words @@ $3 OFFSET 0
-            ) q ORDER BY x / (x + k * (2.2 - x)) DESC, entry_id DESC LIMIT $8'
-            USING '{0, 0, 0, 1}'::float4[], own_phrase, own_phrase && inside, average_length, name, since, until,
-                at_most;
-    END IF;
-END
-$$

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, Engine, Select, Table, delete, insert, select, text, update
 
 from harken.model.team import ApiKey
-from harken.storage.postgres.connection import entered, reading_begins, writing_begins
+from harken.storage.postgres.connection import Beginnings, entered
 from harken.storage.postgres.pipeline import Asked
 from harken.storage.postgres.rights import passes_walls
 from harken.storage.team.keys import read_key
@@ -71,20 +71,20 @@ class ControlTables:
     @contextmanager
     def reading(self, team: str) -> Iterator[TeamTransaction]:
         """A consistent view of a team."""
-        with self._entered(team, reading_begins(team)) as tx:
+        with self._entered(team, _begins(team).reading()) as tx:
             yield tx
 
     @contextmanager
     def writing(self, team: str) -> Iterator[TeamTransaction]:
         """A transaction that changes a team; nobody else changes it meanwhile."""
-        with self._entered(team, writing_begins(team, _PARTS)) as tx:
+        with self._entered(team, _begins(team).writing(_PARTS)) as tx:
             yield tx
 
     @contextmanager
     def of_key(self, digest: str) -> Iterator[tuple[TeamTransaction, ApiKey] | None]:
         """A view of the team of whoever has a key, by its hash, and the key; None where there is no such key."""
         shown: Asked = (_SHOW_KEY, {"digest": digest})
-        with self._entered("", (*reading_begins(""), shown)) as tx:
+        with self._entered("", (*_begins("").reading(), shown)) as tx:
             row = tx.connection.execute(select(keys).where(keys.c.digest == digest)).first()
             if row is None:
                 yield None
@@ -96,3 +96,8 @@ class ControlTables:
     def _entered(self, team: str, begins: tuple[Asked, ...]) -> Iterator[TeamTransaction]:
         with self.translated(), entered(self.engine, begins) as connection:
             yield TeamTransaction(connection, team)
+
+
+def _begins(team: str) -> Beginnings:
+    """What begins a transaction of a team, whose tables are on one machine, on a cluster as well."""
+    return Beginnings(team, on_cluster=False)

@@ -15,7 +15,7 @@ from sqlalchemy.dialects.postgresql import insert
 from harken.errors import RepeatedRequestError, StoreBusyError, UsageError
 from harken.model.team import AuditEntry
 from harken.storage import migrations
-from harken.storage.postgres.connection import entered, writing_begins
+from harken.storage.postgres.connection import Beginnings, entered
 from harken.storage.team.control import ControlTables, TeamTransaction
 from harken.storage.team.tables import audit, requests
 
@@ -44,7 +44,7 @@ class Claim:
 @contextmanager
 def beside(control: ControlTables, team: str) -> Iterator[TeamTransaction]:
     """A transaction that writes and locks nothing of the team but the rows that it changes."""
-    begins = writing_begins(team, ())[:2]
+    begins = Beginnings(team, on_cluster=False).writing(())[:2]
     with control.translated(), entered(control.engine, begins) as connection:
         yield TeamTransaction(connection, team)
 

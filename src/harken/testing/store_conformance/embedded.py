@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from sqlalchemy import select
 
 from harken.model.conversations import SearchScope
 from harken.storage import tables, vectors
@@ -167,7 +166,7 @@ class VectorTests:
         assert _states(store) == {"words": "retired", "new": "active"}
         with store.reading() as tx:
             assert not vectors.has_vectors(tx, old)
-            assert len(tx.connection.execute(select(tables.vectors.c.id)).all()) == 3
+            assert len(tx.connection.execute(tx.select(tables.vectors.c.id)).all()) == 3
             assert count_all(tx, new.id).embedded == 3
 
     def test_a_store_without_vectors_follows_a_change_of_model_at_once(self, store: Store) -> None:

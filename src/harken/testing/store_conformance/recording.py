@@ -6,7 +6,6 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from sqlalchemy import select
 
 from harken.model.conversations import (
     REDACTED,
@@ -109,7 +108,7 @@ class RecordingTests:
         end = talk.end_exchange(ExchangeStatus.FAILED, "out of paper")
         keep(store, talk)
         with store.reading() as tx:
-            row = tx.connection.execute(select(exchanges).where(exchanges.c.uid == talk.exchange.uid)).one()
+            row = tx.connection.execute(tx.select(exchanges).where(exchanges.c.uid == talk.exchange.uid)).one()
         assert (row.status, row.completed_at, row.error) == ("failed", end.at, "out of paper")
 
     def test_a_title_that_comes_later_replaces_the_first(self, store: Store) -> None:
@@ -273,7 +272,7 @@ class RecordingTests:
         with store.reading() as tx:
             assert jobs.list_failed(tx) == []
             assert jobs.owned(tx, EMBED, ids, "me") == set()
-            assert tx.connection.execute(select(work)).all() == []
+            assert tx.connection.execute(tx.select(work)).all() == []
 
     def test_the_index_of_vectors_forgets_too(self, store: Store) -> None:
         talk = keep(store, spoken_at_length("row", 20))

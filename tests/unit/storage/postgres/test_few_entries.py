@@ -20,8 +20,8 @@ TALK = (
     "who paints the old door of the mill",
 )
 _FIND = text(
-    "SELECT entry_id, score, quoting FROM harken_find(:terms, :quoted, :own_only, :scope, NULL, NULL, :at_most,"
-    " CAST(:total AS bigint), CAST(:average AS float8), 20000, 2500)"
+    "SELECT entry_id, score, quoting FROM harken_find(:tenant, :terms, :quoted, :own_only, :scope, NULL, NULL,"
+    " :at_most, CAST(:total AS bigint), CAST(:average AS float8), 20000, 2500)"
 )
 
 
@@ -47,9 +47,10 @@ ASKED: list[tuple[list[str], str | None]] = [
 def test_few_entries_are_ranked_as_many_would_be(harken: Harken) -> None:
     cases = itertools.product(ASKED, ["", "('r:user')", "!'r:user'"], [False, True], [200, 2])
     with harken.store.reading() as tx:
-        size = tx.connection.execute(text("SELECT entries, average_length FROM harken_indexed()")).one()
+        mine = {"tenant": tx.tenant}
+        size = tx.connection.execute(text("SELECT entries, average_length FROM harken_indexed(:tenant)"), mine).one()
         for (terms, quoted), scope, own_only, at_most in cases:
-            asked = {"terms": terms, "quoted": quoted, "own_only": own_only, "scope": scope, "at_most": at_most}
+            asked = {**mine, "terms": terms, "quoted": quoted, "own_only": own_only, "scope": scope, "at_most": at_most}
             few = tx.connection.execute(_FIND, {**asked, "total": None, "average": None}).all()
             many = tx.connection.execute(_FIND, {**asked, "total": size[0], "average": size[1]}).all()
             assert [row for row in few if row[1] is not None] == [row for row in many if row[1] is not None], asked

@@ -84,7 +84,8 @@ def plans(
         for statement, values in list(sent):
             # Some of them are settings for those that follow.
             tx.connection.exec_driver_sql(statement, values)
-            lines += tx.connection.exec_driver_sql(f"EXPLAIN {statement}", values).scalars()
+            if not statement.startswith("SET "):
+                lines += tx.connection.exec_driver_sql(f"EXPLAIN {statement}", values).scalars()
         counted = {row[0]: row[1] - before[row[0]] for row in tx.connection.execute(scanned)}
     return "\n".join(lines), counted
 

@@ -54,10 +54,10 @@ def test_the_server_shows_a_role_the_rows_of_its_tenant_alone(server_url: URL, g
             connection.execute("SELECT set_config('harken.tenant', %s, true)", (tenant,))
             for table in metadata.tables:
                 assert connection.execute(f"SELECT * FROM {table}").fetchall() == [], table
-            found = connection.execute(
-                "SELECT * FROM harken_find(%s, NULL, false, '', null, null, 9, 1, 1, 9, 9)", (["heron"],)
-            )
-            assert found.fetchall() == []
+            find = "SELECT * FROM harken_find(%s, %s, NULL, false, '', null, null, 9, 1, 1, 9, 9)"
+            assert connection.execute(find, (tenant, ["heron"])).fetchall() == []
+            with pytest.raises(psycopg.errors.InsufficientPrivilege), connection.transaction():
+                connection.execute(find, ("ann", ["heron"]))
 
 
 def test_a_role_cannot_write_into_another_tenant(guest: URL, tmp_path: Path) -> None:
