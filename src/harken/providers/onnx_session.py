@@ -6,10 +6,9 @@ import ctypes
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 from harken.errors import ModelFileError, ProviderError
 from harken.providers.embedder import presentable
 from harken.providers.model_files import ModelFiles
-from harken.providers.priority import lower_priority, pace_here
+from harken.providers.priority import pace_here, side_by_side
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -132,15 +131,9 @@ class OnnxModel:
         """
         # The longest first, so that no thread is left with one while the other has nothing more to do.
         batches = list(length_batches([len(row.ids) for row in rows], max_rows=max_rows))[::-1]
-        feeds = ([rows[position] for position in batch] for batch in batches)
-        pace = pace_here()
-        if len(batches) == 1 and pace is None:
-            yield batches[0], self.run(next(feeds))
-            return
-        # In the background each batch when nobody waits: a query meets at most one for each thread.
-        run = self.run if pace is None else lambda feed: pace.step(_long_alone, self.run, feed)
-        with ThreadPoolExecutor(self._threads, "harken-onnx", lower_priority if pace else None) as pool:
-            yield from zip(batches, pool.map(run, feeds), strict=True)
+        feeds = [[rows[position] for position in batch] for batch in batches]
+        run = self.run if pace_here() is None else partial(_long_alone, self.run)
+        yield from zip(batches, side_by_side(run, feeds, self._threads), strict=True)
 
     def output_dims(self) -> int | None:
         """Length of the output's last axis; None where the model leaves it open."""

@@ -58,7 +58,9 @@ def test_a_question_is_nearest_to_its_answer_in_another_language(encoder: Embedd
 def test_a_text_has_the_same_vector_alone_and_among_others(encoder: Embedder) -> None:
     long = [" ".join(TEXTS) * 9, *TEXTS]
     alone = np.vstack([encoder.embed_passages([text]) for text in long])
+    # In one batch, and then in several, which run side by side.
     np.testing.assert_allclose(encoder.embed_passages(long), alone, atol=1e-5)
+    np.testing.assert_allclose(encoder.embed_passages(long * 4), np.tile(alone, (4, 1)), atol=1e-5)
 
 
 def test_the_arithmetic_is_that_of_the_published_encoder(encoder: Embedder) -> None:

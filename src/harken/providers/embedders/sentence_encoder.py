@@ -16,7 +16,7 @@ from harken.errors import ModelFileError
 from harken.providers.embedder import ModelCard, PrefixingEmbedder, Space, Vectors, presentable, unit_rows
 from harken.providers.model_files import USE_MULTILINGUAL, ModelFiles, find_model
 from harken.providers.options import EmbedderOptions
-from harken.providers.priority import small_step
+from harken.providers.priority import side_by_side
 
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
@@ -31,7 +31,8 @@ _TOKEN_AREA = 384
 _START, _END = 1, 2
 # The widths of the three convolutions, and how many words before its own each one sees.
 _WINDOWS = ((2, 0), (3, 1), (5, 2))
-_BEFORE, _BEHIND = 2, 2
+# Rows of zeros between two texts: as many as a window sees before its word, or behind it.
+_GAP = 2
 _CHANNELS = 256
 
 Floats = NDArray[np.float32]
@@ -47,6 +48,7 @@ class SentenceEncoder(PrefixingEmbedder):
     def __init__(self, options: EmbedderOptions) -> None:
         self._files = find_model(USE_MULTILINGUAL, options.home, options.model, options.path)
         self._card = _CARD.adjusted(options)
+        self._threads = options.threads
 
     @property
     def space(self) -> Space:
@@ -56,10 +58,10 @@ class SentenceEncoder(PrefixingEmbedder):
     def _embed(self, texts: Sequence[str], is_query: bool) -> Vectors:
         with _loading:
             network = _load(self._files)
-        rows = [network.tokens(text, self._card.max_tokens) for text in texts]
+        batches = list(_batches([network.tokens(text, self._card.max_tokens) for text in texts]))
         # One thread of BLAS: waking another one costs a query ten times what it takes (34 ms of CPU against 3).
         with network.threads.limit(limits=1):
-            return unit_rows(np.concatenate([small_step(network.run, batch) for batch in _batches(rows)]))
+            return unit_rows(np.concatenate(list(side_by_side(network.run, batches, self._threads))))
 
 
 _loading = threading.Lock()
@@ -136,38 +138,62 @@ class _Network:
         """The vectors of texts, `(len(rows), 512)`; their words are one matrix, so that weights are read once."""
         w = self.weights
         lengths = np.array([len(row) for row in rows])
-        starts = np.cumsum(lengths) - lengths
         ids = np.concatenate([np.asarray(row, dtype=np.int64) for row in rows])
-        count, part = len(ids), ids % self._parts
-        states = np.empty((count, 512 + _CHANNELS * len(_WINDOWS)), dtype=np.float32)
-        words = states[:, :512]
-        words[:] = self._words[ids] * w["scale"][part, None] + w["lo"][part, None]
-        narrow = self._normal(words @ self._first + self._first_bias, self._gain, self._shift)
-        # What lies in another text is the row of zeros at the end.
-        place = np.arange(count)[:, None] + np.arange(-_BEFORE, _BEHIND + 1)
-        first, behind = np.repeat(starts, lengths)[:, None], np.repeat(starts + lengths, lengths)[:, None]
-        place = np.where((place >= first) & (place < behind), place, count)
-        for number, (width, before) in enumerate(_WINDOWS):
-            seen = place[:, _BEFORE - before : _BEFORE - before + width]
-            into = slice(512 + number * _CHANNELS, 512 + (number + 1) * _CHANNELS)
-            state = narrow[:, number * _CHANNELS : (number + 1) * _CHANNELS]
-            for layer in ("1", "2"):
-                padded = np.vstack([state, np.zeros((1, _CHANNELS), dtype=np.float32)])
-                around = padded[seen].reshape(count, width * _CHANNELS)
-                state = state + np.maximum(around @ w[f"w{layer}_{width}"] + w[f"b{layer}_{width}"], 0.0)
-            states[:, into] = state
-        whole = np.add.reduceat(self._normal(states, w["ln_g"], w["ln_b"]), starts, axis=0)
+        part = ids % self._parts
+        words = self._words[ids] * w["scale"][part, None] + w["lo"][part, None]
+        states = [words, *self._around(words, lengths)]
+        begins = np.cumsum(lengths) - lengths
         size = lengths.astype(np.float32)[:, None]
+        whole = self._whole(states, begins, lengths) * w["ln_g"] + size * w["ln_b"]
         mean = (whole @ w["cnn_W"] + size * w["cnn_b"]) / np.sqrt(size)
         second = np.maximum(mean @ w["p1"] + np.maximum(mean @ w["d0"], 0.0) @ w["d1"], 0.0)
         vectors: Floats = np.tanh(second @ w["p3"] + np.maximum(second @ w["d2"], 0.0) @ w["d3"])
         return vectors
 
-    def _normal(self, rows: Floats, gain: Floats, shift: Floats) -> Floats:
-        centred = rows - rows.mean(axis=1, keepdims=True)
-        variance = np.einsum("nd,nd->n", centred, centred) / rows.shape[1]
-        normal: Floats = centred * (1.0 / np.sqrt(variance + np.float32(self.weights["eps"])))[:, None] * gain + shift
-        return normal
+    def _around(self, words: Floats, lengths: NDArray[np.int64]) -> Iterator[Floats]:
+        """What words are among their neighbours, `(len(words), 256)` for each width of a window."""
+        w = self.weights
+        narrow = words @ self._first + self._first_bias
+        narrow -= narrow.mean(axis=1, keepdims=True)
+        narrow *= self._scale(np.einsum("nd,nd->n", narrow, narrow) / narrow.shape[1])[:, None]
+        narrow = narrow * self._gain + self._shift
+        # Zeros stand between texts, and at both ends, so that no window sees another text; each step of a window is
+        # then one slice of the matrix, which is multiplied where it lies.
+        shifts = _GAP * np.arange(1, len(lengths) + 1)
+        place = np.arange(len(words)) + np.repeat(shifts, lengths)
+        count = len(words) + _GAP * (len(lengths) + 1)
+        between = np.ones(count, dtype=bool)
+        between[place] = False
+        for number, (width, before) in enumerate(_WINDOWS):
+            state = np.zeros((count, _CHANNELS), dtype=np.float32)
+            state[place] = narrow[:, number * _CHANNELS : (number + 1) * _CHANNELS]
+            for layer in ("1", "2"):
+                steps = w[f"w{layer}_{width}"].reshape(width, _CHANNELS, _CHANNELS)
+                seen = (
+                    state[begin : begin + count - 2 * _GAP] for begin in range(_GAP - before, _GAP - before + width)
+                )
+                added = w[f"b{layer}_{width}"] + next(seen) @ steps[0]
+                for step in steps[1:]:
+                    added += next(seen) @ step
+                state[_GAP:-_GAP] += np.maximum(added, 0.0, out=added)
+                state[between] = 0.0
+            yield state[place]
+
+    def _whole(self, states: Sequence[Floats], begins: NDArray[np.int64], lengths: NDArray[np.int64]) -> Floats:
+        """The sum of each text's rows, every one of them brought to mean 0 and variance 1 over all states."""
+        width = sum(state.shape[1] for state in states)
+        mean = sum(state.sum(axis=1) for state in states) / width
+        square = sum(np.einsum("nd,nd->n", state, state) for state in states) / width
+        scale = self._scale(square - mean * mean)
+        sums = [
+            np.concatenate([scale[begin:end] @ state[begin:end] for state in states])
+            for begin, end in zip(begins, begins + lengths, strict=True)
+        ]
+        return np.stack(sums) - np.add.reduceat(scale * mean, begins)[:, None]
+
+    def _scale(self, variance: Floats) -> Floats:
+        scale: Floats = 1.0 / np.sqrt(variance + np.float32(self.weights["eps"]))
+        return scale
 
 
 def _read_pieces(model: bytes) -> tuple[list[tuple[str, float]], bytes]:
