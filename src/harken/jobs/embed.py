@@ -9,7 +9,7 @@ from datetime import datetime
 from harken.jobs.job import Job
 from harken.log import Log
 from harken.model.conversations import spoken
-from harken.providers.embedder import Embedder, Vectors
+from harken.providers.embedder import Embedder, Resting, Vectors
 from harken.storage.enrichment.jobs import (
     Claimed,
     claim_second,
@@ -90,6 +90,7 @@ class LanguageWork(Job[Claimed, Vectors]):
         return kept
 
     def _idle(self) -> None:
+        _rest(self.embedder)
         with self.store.reading() as tx:
             state = second_state(tx)
             # What was removed, given up, or taken on by others may wait again, wherever it stands.
@@ -159,6 +160,7 @@ class EmbedWork(Job[Claimed, Vectors]):
         return put_vectors(tx, self.space, [item.entry_id for item, _ in made], np.stack([each for _, each in made]))
 
     def _idle(self) -> None:
+        _rest(self.embedder)
         if self.space.state != "active":
             self._take_over()
         if self.stored > self._indexed:
@@ -181,6 +183,11 @@ def _embedded(embedder: Embedder, items: Sequence[Claimed]) -> list[Vectors]:
     found = dict.fromkeys(texts)
     vectors = dict(zip(found, embedder.embed_passages(list(found)), strict=True))
     return [vectors[text] for text in texts]
+
+
+def _rest(embedder: Embedder) -> None:
+    if isinstance(embedder, Resting):
+        embedder.rest()
 
 
 def _read(item: Claimed) -> str:

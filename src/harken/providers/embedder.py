@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 from harken.errors import ModelFileError
 from harken.providers.options import EmbedderOptions
@@ -82,6 +84,20 @@ class Embedder(Protocol):
         Raises:
             ProviderError: the model failed; nothing of the batch is usable.
         """
+
+
+@runtime_checkable
+class Resting(Protocol):
+    """An embedder that holds more memory while it works than it has to when there is nothing to do."""
+
+    def rest(self) -> None:
+        """Give back what nothing needs at present; called again and again while there is no work."""
+
+
+def trim_heap() -> None:
+    """Give memory that is free but kept back to the system; glibc alone can."""
+    with suppress(AttributeError, OSError, TypeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 class CallMeter(Protocol):

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
@@ -17,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harken.errors import ModelFileError, ProviderError
-from harken.providers.embedder import presentable
+from harken.providers.embedder import presentable, trim_heap
 from harken.providers.model_files import ModelFiles
-from harken.providers.priority import lower_priority, pace_here
+from harken.providers.priority import pace_here, side_by_side
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -81,6 +79,7 @@ class OnnxModel:
         self.max_tokens = max_tokens
         self._threads = threads
         self._session: _Session | None = None
+        self._has_grown = False
 
     def tokens(self, text: str, second: str | None = None) -> Tokens:
         """A text as tokens, special ones included, cut to the limit; with a second text, the pair.
@@ -95,8 +94,8 @@ class OnnxModel:
         encoding = tokenizer.encode(presentable(text, self.max_tokens), pair)
         return Tokens(encoding.ids, encoding.type_ids)
 
-    def run(self, batch: Sequence[Tokens]) -> Output:
-        """Run one batch, padded to its longest row, in this thread.
+    def run(self, batch: Sequence[Tokens], is_last: bool = False) -> Output:
+        """Run one batch, padded to its longest row, in this thread; after a last one, let go what runs have needed.
 
         Raises:
             ProviderError: the model refuses.
@@ -111,9 +110,11 @@ class OnnxModel:
             ids[row, :length] = tokens.ids
             types[row, :length] = tokens.type_ids
             mask[row, :length] = 1
+        self._has_grown |= shape[1] > TOKEN_AREA
         feed = {"input_ids": ids, "token_type_ids": types, "attention_mask": mask}
         try:
-            values = loaded.session.run(loaded.outputs, {name: feed[name] for name in loaded.inputs})[0]
+            inputs = {name: feed[name] for name in loaded.inputs}
+            values = loaded.session.run(loaded.outputs, inputs, loaded.last if is_last else None)[0]
         except loaded.errors as error:
             raise ProviderError(
                 f"the model {self.files.name} failed on {shape} tokens ({type(error).__name__})"
@@ -132,15 +133,16 @@ class OnnxModel:
         """
         # The longest first, so that no thread is left with one while the other has nothing more to do.
         batches = list(length_batches([len(row.ids) for row in rows], max_rows=max_rows))[::-1]
-        feeds = ([rows[position] for position in batch] for batch in batches)
-        pace = pace_here()
-        if len(batches) == 1 and pace is None:
-            yield batches[0], self.run(next(feeds))
-            return
-        # In the background each batch when nobody waits: a query meets at most one for each thread.
-        run = self.run if pace is None else lambda feed: pace.step(_long_alone, self.run, feed)
-        with ThreadPoolExecutor(self._threads, "harken-onnx", lower_priority if pace else None) as pool:
-            yield from zip(batches, pool.map(run, feeds), strict=True)
+        feeds = [[rows[position] for position in batch] for batch in batches]
+        run = self.run if pace_here() is None else partial(_long_alone, self.run)
+        yield from zip(batches, side_by_side(run, feeds, self._threads), strict=True)
+
+    def rest(self) -> None:
+        """Give back what runs of long texts have left, 24 MB after one of 512 tokens."""
+        if self._session is not None and self._has_grown:
+            self._has_grown = False
+            self.run([self.tokens(".")], is_last=True)
+            trim_heap()
 
     def output_dims(self) -> int | None:
         """Length of the output's last axis; None where the model leaves it open."""
@@ -196,6 +198,7 @@ class _Session:
     inputs: tuple[str, ...]
     outputs: list[str]
     errors: tuple[type[Exception], ...]
+    last: Any
 
 
 # One of each in a process, for as long as anybody uses it: a process may have many stores open, or one again and again.
@@ -226,11 +229,12 @@ def _load(files: ModelFiles) -> _Session:
         session = onnxruntime.InferenceSession(str(files.model), options, providers=["CPUExecutionProvider"])
     except errors as error:
         raise ModelFileError(f"{files.model} is no model that onnxruntime can load ({type(error).__name__})") from error
-    # What reading the file took, 25 MB, is free but kept; glibc alone gives it back.
-    with suppress(AttributeError, OSError, TypeError):
-        ctypes.CDLL(None).malloc_trim(0)
+    # What reading the file took, 25 MB.
+    trim_heap()
     inputs = tuple(item.name for item in session.get_inputs())
     unknown = sorted(set(inputs) - {"input_ids", "token_type_ids", "attention_mask"})
     if unknown:
         raise ModelFileError(f"{files.model} wants inputs that no text gives: {', '.join(unknown)}")
-    return _Session(session, inputs, [session.get_outputs()[0].name], errors)
+    last = onnxruntime.RunOptions()
+    last.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
+    return _Session(session, inputs, [session.get_outputs()[0].name], errors, last)

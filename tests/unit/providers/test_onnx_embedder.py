@@ -44,6 +44,22 @@ def test_vectors_are_unit_length_float32_and_one_a_text(embedder: OnnxEmbedder) 
     assert np.isclose(np.linalg.norm(query), 1, atol=1e-5)
 
 
+def test_what_long_texts_have_needed_is_given_back_and_vectors_stay_the_same(embedder: OnnxEmbedder) -> None:
+    before = embedder.embed_passages(TEXTS)
+    held = _anonymous_mb()
+    embedder.embed_passages(["word " * 600])
+    embedder.rest()
+    assert _anonymous_mb() < held + 12
+    np.testing.assert_array_equal(embedder.embed_passages(TEXTS), before)
+
+
+def _anonymous_mb() -> int:
+    """What this process holds; 0 where the system does not tell."""
+    status = Path("/proc/self/status")
+    lines = status.read_text(encoding="ascii").splitlines() if status.exists() else []
+    return next((int(line.split()[1]) // 1024 for line in lines if line.startswith("RssAnon")), 0)
+
+
 def test_a_question_is_nearest_to_its_answer_though_they_share_no_word(embedder: OnnxEmbedder) -> None:
     similarities = embedder.embed_passages(TEXTS) @ embedder.embed_query("Did a child get injured?")
     assert int(np.argmax(similarities)) == 0

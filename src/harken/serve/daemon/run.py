@@ -25,6 +25,7 @@ from harken.engine import Harken
 from harken.errors import HarkenError, StoreError
 from harken.journal.journal import DATABASE_NAME
 from harken.log import Log
+from harken.providers.embedder import trim_heap
 from harken.serve.daemon import spool
 from harken.serve.daemon.paths import DaemonPaths, settings_mark
 from harken.serve.daemon.spool import Transcript
@@ -198,6 +199,8 @@ class Daemon:
             # for a hook at that moment waits for it too.
             gc.collect()
             gc.freeze()
+            # What loading vectors and models has used for a moment, 12 MB.
+            trim_heap()
         self.is_loading = False
 
     def _bring_in(self, transcript: Transcript) -> None:
