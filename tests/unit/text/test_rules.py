@@ -61,6 +61,36 @@ A partir de agora, responda em português.
 以后请用公制单位
 叫我小王
 回答要简短
+Check with me before you push to main.
+You don't need to repeat my question.
+Prices in euros everywhere.
+All variable names must be in snake_case.
+Log messages have to be in English.
+I'd like the conclusion at the top.
+I'm allergic to nuts, so leave them out of recipes.
+Let's keep the answers short.
+My name is written with a C.
+Our convention is one class per file.
+Don't end with a question.
+Skip the intro and get to the point.
+Anything you publish has to be reviewed by me.
+When in doubt, ask.
+Frag mich vorher, bevor du etwas installierst.
+Ich will kurze Antworten.
+Ich bin Vegetarier, also schlag keine Fleischgerichte vor.
+Montre-moi le plan avant de modifier un fichier.
+Les messages de commit doivent être en anglais.
+Dans ce projet on utilise pnpm, pas npm.
+Avísame antes de instalar nada.
+Cada función tiene que tener una prueba.
+Gli orari nel formato 24 ore, per favore.
+Salta l'introduzione.
+Preços em reais, por favor.
+Me poupe das formalidades.
+Не нужно каждый раз извиняться.
+Я вегетарианец, так что не предлагай мясо.
+不需要重复我的问题。
+我的名字是木子李。
 """
 NO_RULES = """
 I always loved painting as a kid.
@@ -100,6 +130,31 @@ Ho sempre amato il mare.
 Sempre gostei de praia.
 Я всегда любил море.
 我一直很喜欢画画
+Check with Tom before the weekend.
+You don't need a ticket for the museum.
+My phone number has changed.
+Each answer got one point.
+I want short hair again.
+I'm on a train, so the line may drop.
+Stick to your dreams!
+Her name is pronounced differently.
+Run the tests.
+Don't open the window.
+Cut the onions into rings.
+If it rains, we stay in.
+Should every endpoint have a test?
+The recipe should be vegetarian.
+Frag vorher den Hausmeister.
+Jede Woche braucht einen Plan B.
+Fang nicht ohne mich an.
+Montre-moi le plan de la maison.
+Je suis végétarien.
+Avísame antes de las doce.
+Sáltate la cola.
+Quali sono i prezzi in euro?
+Não precisa cozinhar hoje.
+Мне нужны короткие брюки.
+信息是英文的。
 """
 
 
