@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import socket
+import threading
+import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -11,6 +15,7 @@ from typing import Any
 
 import anyio
 import httpx
+import uvicorn
 from starlette.applications import Starlette
 
 from harken.config.settings import load_settings
@@ -21,7 +26,9 @@ from harken.serve.http.team import make_team_app
 
 @dataclass
 class Served:
-    """A server of two teams: `ann` and `bob` are in the first, `eve` in another; `shared` is a space of the first.
+    """A server of two teams: `ann`, who manages it, and `bob` are in the first, `eve` in another.
+
+    Bob may read the space `shared`, write to `written`, and does not see `hidden`; `elsewhere` is eve's team's.
 
     Attributes:
         keys: by name of the principal, each with every scope that it may have.
@@ -65,7 +72,26 @@ def serving_team(home: Path, store: str, name: str, **settings: Any) -> Iterator
             operator = team.operator(of)
             team.create_principal(operator, who, is_admin=who != "bob")
             served.keys[who] = team.create_key(operator, who).secret
-        ann = team.speaker(served.keys["ann"])
-        team.create_space(ann, "shared")
+        team.create_space(team.speaker(served.keys["ann"]), "shared")
         team.grant(team.speaker(served.keys["ann"]), "shared", "bob", Access.READ)
+        team.create_space(team.speaker(served.keys["ann"]), "written")
+        team.grant(team.speaker(served.keys["ann"]), "written", "bob", Access.WRITE)
+        team.create_space(team.speaker(served.keys["ann"]), "hidden")
+        team.create_space(team.speaker(served.keys["eve"]), "elsewhere")
         yield served
+
+
+@contextmanager
+def listening(app: Starlette) -> Iterator[str]:
+    """Have an application listen on a port of loop-back, its lifespan run; its address."""
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, access_log=False, lifespan="on", ws="none"))
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        thread = threading.Thread(target=lambda: asyncio.run(server.serve([door])), name="team-server")
+        thread.start()
+        try:
+            while not server.started:
+                time.sleep(0.01)
+            yield f"http://127.0.0.1:{door.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join()

@@ -179,8 +179,10 @@ def typescript_code() -> str:
 
 def formatted(source: str) -> str:
     """Python as the house has it."""
-    command = [sys.executable, "-m", "ruff", "format", "--stdin-filename", str(STUB), "-"]
-    return subprocess.run(command, input=source, capture_output=True, text=True, check=True).stdout
+    for words in (("check", "--select", "I", "--fix", "--quiet"), ("format",)):
+        command = [sys.executable, "-m", "ruff", *words, "--stdin-filename", str(STUB), "-"]
+        source = subprocess.run(command, input=source, capture_output=True, text=True, check=True).stdout
+    return source
 
 
 def files() -> dict[Path, str]:

@@ -126,6 +126,7 @@ export interface ConversationView {
   title: string;
   project: string | null;
   created_at: string;
+  origin: ProvenanceView | null;
 }
 export interface CutHitView {
   id: string;
@@ -146,6 +147,7 @@ export interface CutHitView {
   vector_rank: number | null;
   fused: number;
   reasons: Array<ReasonView>;
+  origin: ProvenanceView | null;
   title: string | null;
   truncated: boolean;
 }
@@ -445,6 +447,7 @@ export interface ListedView {
   title: string;
   project: string | null;
   created_at: string;
+  origin: ProvenanceView | null;
   updated_at: string;
   messages: number;
   chars: number;
@@ -508,11 +511,12 @@ export interface MemoryView {
   suggested_review: string | null;
   supersedes: Array<string>;
   superseded_by: string | null;
+  origin: ProvenanceView | null;
 }
 export interface NewKeyArguments {
   /** For whom, by name or id; left out, for oneself. */
   principal?: string | null;
-  /** What it may; left out, all but admin and keys. */
+  /** What it may; left out, the usual. */
   scopes?: Array<"read" | "record" | "remember" | "forget" | "index" | "admin" | "keys">;
   /** The only spaces that it reaches; left out, all. */
   spaces?: Array<string>;
@@ -542,6 +546,8 @@ export interface NewPrincipalArguments {
 export interface NewSpaceArguments {
   /** Its name. */
   name: string;
+  /** What is older is forgotten; left out, all is kept. */
+  retention_days?: number | null;
 }
 export interface NoArguments {
 }
@@ -594,6 +600,12 @@ export interface ProjectLine {
   key: string;
   name: string;
   conversations: number;
+}
+export interface ProvenanceView {
+  space: string;
+  by: string | null;
+  shared_by: string | null;
+  shared_on: string | null;
 }
 export interface RateArguments {
   /** Its id, the beginning of it, or its number in the last list. */
@@ -777,6 +789,7 @@ export interface RuleView {
   conversation_id: string;
   superseded_by: string;
   project: string | null;
+  origin: ProvenanceView | null;
 }
 export interface RulesAnswer {
   rules: Array<RuleView>;

@@ -66,6 +66,7 @@ class ConversationView(TypedDict):
     title: str
     project: str | None
     created_at: str
+    origin: ProvenanceView | None
 
 class CutHitView(TypedDict):
     id: str
@@ -86,6 +87,7 @@ class CutHitView(TypedDict):
     vector_rank: int | None
     fused: float
     reasons: list[ReasonView]
+    origin: ProvenanceView | None
     title: str | None
     truncated: bool
 
@@ -265,6 +267,7 @@ class ListedView(TypedDict):
     title: str
     project: str | None
     created_at: str
+    origin: ProvenanceView | None
     updated_at: str
     messages: int
     chars: int
@@ -299,6 +302,7 @@ class MemoryView(TypedDict):
     suggested_review: str | None
     supersedes: list[str]
     superseded_by: str | None
+    origin: ProvenanceView | None
 
 class NewKeyView(TypedDict):
     id: str
@@ -332,6 +336,12 @@ class ProjectLine(TypedDict):
     key: str
     name: str
     conversations: int
+
+class ProvenanceView(TypedDict):
+    space: str
+    by: str | None
+    shared_by: str | None
+    shared_on: str | None
 
 class RatingView(TypedDict):
     id: str
@@ -391,6 +401,7 @@ class RuleView(TypedDict):
     conversation_id: str
     superseded_by: str
     project: str | None
+    origin: ProvenanceView | None
 
 class RulesAnswer(TypedDict):
     rules: list[RuleView]
@@ -890,7 +901,7 @@ class HarkenClient:
     def indexed(self) -> IndexedAnswer: ...
     def whoami(self) -> WhoamiAnswer: ...
     def spaces(self, *, limit: int | None = ..., cursor: str | None = ...) -> SpacesAnswer: ...
-    def space_create(self, name: str) -> SpaceView: ...
+    def space_create(self, name: str, *, retention_days: int | None = ...) -> SpaceView: ...
     def grants(self, space: str, *, limit: int | None = ..., cursor: str | None = ...) -> GrantsAnswer: ...
     def grant(self, space: str, to: str, *, access: Literal["read", "write", "admin"] | None = ...) -> GrantView: ...
     def revoke(self, space: str, of: str) -> DoneAnswer: ...
@@ -1241,7 +1252,7 @@ class AsyncHarkenClient:
     async def indexed(self) -> IndexedAnswer: ...
     async def whoami(self) -> WhoamiAnswer: ...
     async def spaces(self, *, limit: int | None = ..., cursor: str | None = ...) -> SpacesAnswer: ...
-    async def space_create(self, name: str) -> SpaceView: ...
+    async def space_create(self, name: str, *, retention_days: int | None = ...) -> SpaceView: ...
     async def grants(self, space: str, *, limit: int | None = ..., cursor: str | None = ...) -> GrantsAnswer: ...
     async def grant(
         self, space: str, to: str, *, access: Literal["read", "write", "admin"] | None = ...

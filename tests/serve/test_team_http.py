@@ -58,7 +58,7 @@ def test_nobody_is_let_in_without_a_key_that_is_good(served: Served) -> None:
         assert found.headers["www-authenticate"].startswith("Bearer")
     mine = served.verb("ann", "whoami").json()
     assert mine["principal"]["name"] == "ann"
-    assert [space["name"] for space in mine["spaces"]] == ["ann", "common", "shared"]
+    assert [space["name"] for space in mine["spaces"]] == ["ann", "common", "hidden", "shared", "written"]
     served.verb("ann", "key_revoke", {"id": mine["key"]["id"]})
     problem(served.verb("ann", "whoami"), 401)
 

@@ -12,6 +12,7 @@ from harken.context.render import Fence, Quote, minute
 from harken.errors import NotFoundError
 from harken.model.arguments import DetailsWanted
 from harken.model.conversations import Exchange, ExchangeStatus, Message, MessageType, Role, Trust, least_trusted
+from harken.model.provenance import Provenance
 from harken.storage.conversations import (
     each_message_of,
     find_conversation,
@@ -40,6 +41,7 @@ class DetailsPage:
     Attributes:
         kind: `conversation` or `exchange`.
         trust: of the least trusted words in it.
+        origin: where it stands and whose it is, in a team; None where it is one's own.
     """
 
     kind: str
@@ -47,6 +49,7 @@ class DetailsPage:
     at: datetime
     trust: Trust
     text: str
+    origin: Provenance | None = None
 
     def cut(self, offset: int, room_tokens: int) -> tuple[str, int | None]:
         """A page of it, fenced, from an offset in characters; and the offset at which it goes on, None at the end."""
@@ -60,7 +63,7 @@ class DetailsPage:
             ends = part.rfind("\n") + 1
             part = part[:ends] if ends > len(part) // 2 else part
         fence = Fence()
-        quotation = fence.quoted(Quote(part, self.kind, self.uid, "", self.at, self.trust.value))
+        quotation = fence.quoted(Quote(part, self.kind, self.uid, "", self.at, self.trust.value, origin=self.origin))
         end = offset + len(part)
         goes_on = end < len(self.text)
         more = f"It goes on: next_offset={end} of {len(self.text)} characters." if goes_on else "That is all."

@@ -6,6 +6,7 @@ Source: SPEC-002-18; where we differ, docs/adr/0012-assembler.md says why.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -149,7 +150,8 @@ class ContextAssembler:
         return sessions.open(projects, candidates=fused, **changes)
 
     def _sources(self, session: SearchSession) -> SourceSearcher:
-        return SourceSearcher(session.view, partial(self.searcher.search, session=session), session.projects)
+        port = self.searcher.port
+        return SourceSearcher(session.view, port(session), session.projects, lambda: nullcontext(session), port)
 
     def _past(self, session: SearchSession, rag: RagConfig, query: str) -> Items:
         sessions = self.searcher.sessions

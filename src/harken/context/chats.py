@@ -10,7 +10,7 @@ from pathlib import Path
 from harken.config.settings import Settings
 from harken.context.builder import ContextBuilder, ContextSession
 from harken.context.layers import ChatContext, ContextMessage, LayerName, Pending
-from harken.context.past import MOST_SAVED, SAVED, known_quotes, latest_quotes, saved_quotes
+from harken.context.past import known_quotes, latest_quotes, saved_quotes
 from harken.context.render import ASKED, Quote, recall_quotes
 from harken.context.rules import RULE_SAID, rule_quotes
 from harken.context.task_history import last_runs
@@ -30,7 +30,6 @@ from harken.search.search import Searcher
 from harken.search.session import SearchSession, attempted
 from harken.storage.conversations import begins_with, find_conversation, newest_conversation, newest_segment
 from harken.storage.enrichment.segments import count_left, has_left, note_left
-from harken.storage.entries import present_sources
 from harken.storage.past import list_retrievals
 from harken.storage.projects import ProjectScope
 from harken.storage.state import INJECTIONS, given_to, note_given, note_recall
@@ -201,12 +200,7 @@ class Chats:
     def _quotes(self, searches: SearchSession, prompt: str, query: Query, conversation_uid: str) -> list[Quote]:
         saved: list[Quote] = []
         if query.text and not is_small_talk(query):
-            with searches.view.reading() as tx:
-                present = present_sources(tx, SAVED.sources)
-            # Another search would cost the person who waits as much as that of past conversations.
-            if present:
-                found = self._searcher.search(query.text, SAVED, MOST_SAVED, session=searches)
-                saved = saved_quotes(found, query, searches, self._settings().rag.without_tags)
+            saved = saved_quotes(self._searcher, query, searches, self._settings().rag.without_tags)
         past = self._past.search(prompt, conversation_uid, searches, log_later=True)
         return [*saved, *recall_quotes(past, self._now())]
 

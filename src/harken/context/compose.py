@@ -12,6 +12,7 @@ from harken.context.render import Fence, contained, document, harmless, shortene
 from harken.errors import NotFoundError, UsageError
 from harken.log import Log
 from harken.model.conversations import ContextItem, Hit, Trust
+from harken.model.provenance import Provenance
 from harken.model.views import AssembledView, view_of
 from harken.search.candidates import other_project, trust_factor
 from harken.sources.source import SourceHit, relevance_of
@@ -68,12 +69,16 @@ def ranked(found: SourceHit, config: AssembleConfig, now: datetime) -> list[Cont
     lifted = []
     for item, hit, likeness in zip(found.items, found.hits, scaled, strict=True):
         relevance = round(min(1.0, likeness * _factor(item, hit, config, now)), 4)
-        lifted.append(replace(marked(item, hit.entry.trust, other_project(hit)), relevance=relevance))
+        shown = marked(item, hit.entry.trust, other_project(hit), hit.origin)
+        lifted.append(replace(shown, relevance=relevance))
     return own_first({"": sorted(lifted, key=lambda item: -item.relevance)})[""]
 
 
-def marked(item: ContextItem, trust: Trust, project: str) -> ContextItem:
-    """The item; one that is not to be trusted, or is of another project, says so before everything else."""
+def marked(item: ContextItem, trust: Trust, project: str, origin: Provenance | None = None) -> ContextItem:
+    """The item; one that is not to be trusted, of another project, or somebody else's says so before all else."""
+    if origin is not None:
+        named = {**item.metadata, "origin": origin.view()}
+        item = replace(item, content=f"*From: {harmless(origin.label)}*\n{item.content}", metadata=named)
     if project:
         named = {**item.metadata, OTHER_PROJECT: project}
         item = replace(item, content=f"*Project: {harmless(project)}*\n{item.content}", metadata=named)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -18,7 +18,6 @@ from harken.model.conversations import (
     Trust,
     least_trusted,
 )
-from harken.model.lookups import SearchResult
 from harken.search.asked import objected_hits
 from harken.search.candidates import other_project
 from harken.search.past import PastConversation, PastRecall
@@ -26,6 +25,7 @@ from harken.search.query import Query
 from harken.search.relevance import Gate, RareWords
 from harken.search.search import Searcher
 from harken.search.session import SearchSession
+from harken.search.union import in_one_order, trust_here, whose
 from harken.sources.searches import item_of
 from harken.storage.conversations import messages_of_exchange
 from harken.storage.entries import present_sources, row_scope
@@ -60,17 +60,28 @@ def known_quotes(
     Each is near enough by meaning, at `least` that near where something is set, or nearly so, or without a vector, and
     then has enough of the question's rare words.
     """
+    return _of_all(searches, lambda there: _known(searcher, query, there, least, said, without_tags))
+
+
+def _known(
+    searcher: Searcher,
+    query: Query,
+    searches: SearchSession,
+    least: float | None,
+    said: Sequence[str],
+    without_tags: Sequence[str],
+) -> list[tuple[Hit, Quote]]:
     with searches.view.reading() as tx:
         scope = SearchScope(sources=present_sources(tx, (*SAVED.sources, *DERIVED_SOURCES)))
     if not scope.sources:
         # Another search would cost the person who waits as much as that of past conversations.
         return []
-    found = searcher.search(query.text, scope, MOST_SAVED, session=searches)
+    found = searcher.here(query.text, scope, MOST_SAVED, "hybrid", None, searches)
     asked = searches.vector(query, known_scripts_only=True) if found.threshold is not None else ""
     if not isinstance(asked, str) and searches.is_courtesy(asked):
         return []
     own = Gate.of(None if isinstance(asked, str) else asked, least, searches.config)
-    quotes: list[Quote] = []
+    quotes: list[tuple[Hit, Quote]] = []
     with searches.view.reading() as tx:
         rare = RareWords.read(tx, query, searches.projects.inside(row_scope(tx, scope)))
         wrong = objected_hits(tx, query, found.hits, searches.view.nearest, None if isinstance(asked, str) else asked)
@@ -88,14 +99,41 @@ def known_quotes(
                 admitted = rare.admit(entry.id, is_near, is_untrusted)
             if admitted and (item := item_of(tx, hit)):
                 text = tokens.clip_middle(stale.get(entry.ref_uid, "") + item.content, _KNOWN_TOKENS)
-                quotes.append(_quote(hit, text, gate.threshold))
+                quotes.append((hit, _quote(hit, text, gate.threshold)))
     return quotes[:_SAVED_SHOWN]
 
 
+def _of_all(searches: SearchSession, ask: Callable[[SearchSession], list[tuple[Hit, Quote]]]) -> list[Quote]:
+    """The best quotations of all spaces that may be read, each with whose words it is."""
+    merged = in_one_order(
+        searches.asked(ask),
+        lambda pair: pair[0].score,
+        lambda pair: pair[0].similarity,
+        lambda pair, score: (replace(pair[0], score=score), pair[1]),
+        lambda pair: (pair[1].source, pair[1].at, pair[1].text),
+    )[:_SAVED_SHOWN]
+    origins = whose(searches, [(space, (hit.entry.ref_uid, hit.entry.conversation_uid)) for space, (hit, _) in merged])
+    return [
+        replace(quote, origin=origin, trust=trust_here(Trust(quote.trust), origin).value)
+        for (_, (_, quote)), origin in zip(merged, origins, strict=True)
+    ]
+
+
 def saved_quotes(
-    found: SearchResult, query: Query, searches: SearchSession, without_tags: Sequence[str] = ()
+    searcher: Searcher, query: Query, searches: SearchSession, without_tags: Sequence[str] = ()
 ) -> list[Quote]:
     """What was saved and is as near to a prompt as it takes, best first; an experience once, whatever of it is near."""
+    return _of_all(searches, lambda there: _saved(searcher, query, there, without_tags))
+
+
+def _saved(
+    searcher: Searcher, query: Query, searches: SearchSession, without_tags: Sequence[str]
+) -> list[tuple[Hit, Quote]]:
+    with searches.view.reading() as tx:
+        if not present_sources(tx, SAVED.sources):
+            # Another search would cost the person who waits as much as that of past conversations.
+            return []
+    found = searcher.here(query.text, SAVED, MOST_SAVED, "hybrid", None, searches)
     gate = Gate(found.threshold, searches.config.untrusted_margin)
     # By meaning alone: one shared word is no reason to tell of something that nobody asked for.
     near = [hit for hit in found.hits if gate.admits(hit.similarity, hit.entry.trust.is_untrusted)]
@@ -107,7 +145,7 @@ def saved_quotes(
         stale = _unconfirmed(tx, near, searches.now)
     kept = [hit for hit in reversed(near) if hit.entry.id not in wrong]
     once = {
-        uid: _quote(hit, f"{stale.get(uid, '')}{hit.entry.text}", found.threshold)
+        uid: (hit, _quote(hit, f"{stale.get(uid, '')}{hit.entry.text}", found.threshold))
         for hit in kept
         for uid in [hit.entry.ref_uid]
     }
@@ -163,7 +201,10 @@ def _conversation_item(found: PastConversation, relevance: float) -> ContextItem
         "exchange_ids": [exchange.uid for exchange in found.exchanges],
     }
     return marked(
-        ContextItem("conversation", "\n".join(lines), relevance, metadata), _trust(found), found.other_project
+        ContextItem("conversation", "\n".join(lines), relevance, metadata),
+        _trust(found),
+        found.other_project,
+        found.origin,
     )
 
 

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from unicodedata import normalize
 
 from harken.model.conversations import ContextItem, CoreFact, Entry, Trust
+from harken.model.provenance import Provenance
 from harken.search.newest import MARK
 from harken.search.past import PastConversation, PastExchange, PastRecall
 from harken.text import tokens
@@ -160,6 +161,7 @@ class Quote:
         whole: ids of what else it tells whole, which need not be told again.
         project: the name of the other project that it is of; empty where it is of the one at hand, or of none.
         why: the reason for which it is quoted, for people; never words of what is quoted.
+        origin: where it stands and whose words it is, in a team; None where they are one's own.
     """
 
     text: str
@@ -171,12 +173,13 @@ class Quote:
     whole: tuple[str, ...] = ()
     project: str = ""
     why: str = ""
+    origin: Provenance | None = None
 
     @property
     def facts(self) -> dict[str, str]:
         """What a context tells of it besides its text."""
         named = {"project": self.project} if self.project else {}
-        return {"source": self.source, "trust": self.trust, **named}
+        return {"source": self.source, "trust": self.trust, **named, **(self.origin.facts if self.origin else {})}
 
 
 class Fence:
@@ -196,6 +199,7 @@ class Fence:
         facts = {
             "source": quote.source,
             "project": quote.project,
+            **(quote.origin.facts if quote.origin else {}),
             "from": quote.speaker,
             "date": minute(quote.at),
             "trust": Trust(quote.trust).label,
@@ -298,7 +302,8 @@ def past_quotes(conversations: Sequence[PastConversation]) -> list[Quote]:
     quotes = []
     for each in conversations:
         quotes.append(_conversation_quote(each))
-        quotes += [_exchange_quote(exchange, each.other_project) for exchange in each.exchanges]
+        told = [_exchange_quote(exchange, each.other_project) for exchange in each.exchanges]
+        quotes += [replace(quote, origin=each.origin) for quote in told]
     return quotes
 
 
@@ -310,7 +315,8 @@ def _conversation_quote(found: PastConversation) -> Quote:
         lines.append(f"Summary: {one_line(found.summary)}")
     text, project = "\n".join(lines), found.other_project
     why = likeness("its best exchange or its summary", found.similarity)
-    return Quote(text, "conversation", found.uid, "", found.at, found.trust.value, project=project, why=why)
+    facts = found.uid, "", found.at, found.trust.value
+    return Quote(text, "conversation", *facts, project=project, why=why, origin=found.origin)
 
 
 def _exchange_quote(found: PastExchange, project: str) -> Quote:
@@ -330,6 +336,8 @@ def likeness(what: str, similarity: float | None, threshold: float | None = None
 
 def speakers(exchange: PastExchange) -> list[tuple[str, str]]:
     """The speakers of an exchange and their words, cut short."""
-    user = f"User ({MARK})" if exchange.said_before else "User"
-    said = (user, exchange.user), ("Assistant", exchange.assistant)
+    person = legible(one_line(exchange.said_by)) if exchange.said_by else "User"
+    agent = f"Assistant of {person}" if exchange.said_by else "Assistant"
+    user = f"{person} ({MARK})" if exchange.said_before else person
+    said = (user, exchange.user), (agent, exchange.assistant)
     return [(name, one_line(text, _SHOWN_CHARS)) for name, text in said if text]

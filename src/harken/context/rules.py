@@ -15,6 +15,7 @@ from harken.record.core_memory import CoreMemory
 from harken.search.query import Query, asks_nothing, parse_query, share_held
 from harken.search.relevance import Gate
 from harken.search.session import SearchSession, attempted
+from harken.search.union import whose
 from harken.storage.ports import RowScope, Transaction
 from harken.storage.projects import ALL, EVERY_PROJECT, ProjectScope
 from harken.storage.records.rules import RULES, read_rules
@@ -62,7 +63,7 @@ class Rules:
         return self._decide(uid, RuleState.DROPPED)
 
     def _decide(self, uid: str, state: RuleState) -> Rule:
-        found = [rule for rule in self.list(everything=True) if rule.uid.startswith(uid)]
+        found = [rule for rule in Rules.list(self, everything=True) if rule.uid.startswith(uid)]
         found = [rule for rule in found if rule.uid == uid] or found
         if len(found) != 1 or not uid:
             what = f"Several rules begin with {uid}" if found else f"There is no rule {uid}"
@@ -117,6 +118,9 @@ def rule_quotes(
             for rule in standing_rules(tx, searches.projects, only_counting=True)
             if rule.holds and rule.message_uid not in besides and rule.conversation_uid != of_others
         ]
+    origins = whose(searches, [(searches.space, (rule.message_uid, rule.conversation_uid)) for rule in rules])
+    # What somebody else wants to hold, holds for them.
+    rules = [rule for rule, origin in zip(rules, origins, strict=True) if origin is None or origin.is_mine]
     about = _about(searches, query, [rule for rule in rules if not matter_of(rule.text).is_general]) if query else []
     chosen = {rule.uid for rule in [*about, *(rule for rule in rules if matter_of(rule.text).is_general)][:_SHOWN]}
     return [_quote(rule, searches.projects) for rule in rules if rule.uid in chosen]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
+from typing import TYPE_CHECKING
 
 from harken.errors import NotFoundError
 from harken.model.lookups import Injection, Page
@@ -23,6 +24,10 @@ from harken.storage.ports import Store, Transaction
 from harken.storage.records.marks import ratings_of
 from harken.storage.records.recalls import asked_at
 from harken.storage.workspace.files import count_parts
+
+if TYPE_CHECKING:
+    from harken.chat.details import DetailsPage
+    from harken.model.arguments import DetailsWanted
 
 _SHORTEST = 6
 
@@ -49,6 +54,16 @@ class Archive:
             begin = place // limit * limit if offset is None else offset
             messages, total = read_page(tx, conversation_uid, begin, limit)
             return Page(conversation, tuple(messages), begin, total)
+
+    def details(self, wanted: DetailsWanted) -> DetailsPage:
+        """A conversation or an exchange as text, by its id or the beginning of it.
+
+        Raises:
+            NotFoundError: there is none, or more than one; the error says what to give instead.
+        """
+        from harken.chat.details import read_details
+
+        return read_details(self.store, wanted)
 
     def days(self, since: datetime | None = None) -> dict[date, int]:
         """How many questions were asked on each day of this machine's clock, since a moment; oldest first."""

@@ -367,13 +367,11 @@ class Parts:
     @lazy_part
     def _searcher(self) -> Searcher:
         from harken.search.search import Searcher
-        from harken.search.session import SearchSessions
+        from harken.search.session import QueryModels, SearchSessions
 
-        models = self._beside._searcher.sessions.models if self._beside else None
-        opened = {} if models is None else {"models": models}
-        sessions = SearchSessions(
-            self.store, lambda: self.settings.search, self.spaces.embedder_of, self._now, **opened
-        )
+        models = self._beside._searcher.sessions.models if self._beside else QueryModels()
+        ports = self.store, lambda: self.settings.search, self.spaces.embedder_of, self._now
+        sessions = SearchSessions(*ports, models)
         return Searcher(sessions, self._open_reranker, self.spaces.is_configured)
 
     @property

@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -17,14 +18,17 @@ from harken.config.settings import environment, load_settings
 from harken.engine.engine import Harken
 from harken.engine.members import Members, hash_of
 from harken.engine.requests import Requests
+from harken.engine.team_lookups import Reach
 from harken.engine.team_memory import Seat, TeamMemory
 from harken.errors import KeyRefusedError, NotFoundError, StoreError
 from harken.log import Log
+from harken.model.provenance import Provenance
 from harken.model.team import COMMON, EVERY_SCOPE, Access, Principal, PrincipalKind, Speaker, TeamSpace
 from harken.storage.entries import has_entries
 from harken.storage.open import open_server
 from harken.storage.team import people
 from harken.storage.team.keys import USED_EVERY, note_used
+from harken.storage.team.origins import NamedOrigin, origins_of
 from harken.storage.team.spaces import list_spaces, readable_spaces
 
 if TYPE_CHECKING:
@@ -87,6 +91,7 @@ class Team(Members):
         self._spaces: dict[str, _Opened] = {}
         self._looked_at = time.monotonic()
         self._behind = ThreadPoolExecutor(1, "harken-team")
+        self._readers = ThreadPoolExecutor(_READERS, "harken-spaces")
         self._noted: dict[str, datetime] = {}
 
     def operator(self, team: str | None = None) -> Speaker:
@@ -167,7 +172,27 @@ class Team(Members):
         """
         named = speaker.own if space is None else speaker.space(space)
         access = next(access for each, access in speaker.spaces if each.id == named.id)
-        return TeamMemory(self.opened(named), Seat(speaker, named, access))
+        others = [each for each, _ in speaker.spaces if each.id != named.id]
+
+        def read(each: TeamSpace) -> TeamMemory:
+            return TeamMemory(self.opened(each), Seat(speaker, each, Access.READ))
+
+        whose = partial(self._whose_words, speaker, named)
+        reach = Reach(named.id, lambda: [read(each) for each in others], self._readers, whose)
+        return TeamMemory(self.opened(named), Seat(speaker, named, access), reach)
+
+    def _whose_words(
+        self, speaker: Speaker, here: TeamSpace, asked: Sequence[tuple[str, Sequence[str]]]
+    ) -> list[Provenance | None]:
+        """Whose words things are, each named by its space and its ids, the nearest first; None of one's own."""
+        if not asked:
+            return []
+        spaces = {space.id: space for space, _ in speaker.spaces}
+        with self._control.reading(speaker.principal.team) as tx:
+            known = origins_of(tx, {uid for _, uids in asked for uid in uids})
+        return [
+            _provenance(speaker, spaces[each], here, [known.get((each, uid)) for uid in uids]) for each, uids in asked
+        ]
 
     def opened(self, space: TeamSpace) -> Harken:
         """A space as it is, without a speaker; the team's, and never to be closed."""
@@ -221,6 +246,7 @@ class Team(Members):
         """Stop the workers and give everything back."""
         self._behind.shutdown()
         self.requests.close()
+        self._readers.shutdown()
         with self._lock:
             for known in self._spaces.values():
                 if known.harken is not self._first:
@@ -233,3 +259,24 @@ class Team(Members):
 
     def __exit__(self, *_error: object) -> None:
         self.close()
+
+
+def _provenance(
+    speaker: Speaker, space: TeamSpace, here: TeamSpace, found: Sequence[NamedOrigin | None]
+) -> Provenance | None:
+    known = [each for each in found if each is not None]
+    if space.is_private and not known:
+        return None
+    by = next((each for each in known if each.origin.principal), None)
+    shared = next((each for each in known if each.origin.sharer is not None), None)
+    is_mine = by is not None and by.origin.principal == speaker.principal.id
+    if space.is_private and is_mine:
+        return None
+    return Provenance(
+        space.name,
+        by.principal if by else "",
+        is_mine,
+        space.id == here.id,
+        shared.sharer if shared else "",
+        shared.origin.at if shared else None,
+    )

@@ -28,12 +28,21 @@ from harken.storage.team.origins import Origin, note_origins
 
 if TYPE_CHECKING:
     from harken.config.settings import Settings
+    from harken.context.rules import Rules
+    from harken.engine.archive import Archive
+    from harken.engine.maintenance import Maintenance
+    from harken.engine.team_lookups import Reach
     from harken.jobs.spaces import Spaces
     from harken.jobs.spend import LanguageModel
     from harken.jobs.workers import Background
+    from harken.model.conversations import SearchScope
+    from harken.model.lookups import SearchResult, Surroundings
     from harken.record.recorder import Recorder
     from harken.redact.redactor import Redactor
     from harken.search.search import Searcher
+    from harken.sources.experiences.experiences import Experiences
+    from harken.sources.memories.memories import Memories
+    from harken.sources.searches import SourceSearcher
 
 
 class ReadOnlySpace:
@@ -90,9 +99,14 @@ def _moment_of(event: Any) -> datetime:
 
 
 class TeamMemory(Harken):
-    """The memory of a space as one speaker sees it; it shares everything that is open with the space's own."""
+    """The memory of a space as one speaker sees it; it shares everything that is open with the space's own.
 
-    def __init__(self, base: Harken, seat: Seat) -> None:
+    Attributes:
+        seat: who speaks, and where they write.
+        reach: the other spaces that they may read; None where this is one of those.
+    """
+
+    def __init__(self, base: Harken, seat: Seat, reach: Reach | None = None) -> None:
         opened = vars(base)
         names = ("_opening", "_env", "loaded", "_now", "_given_embedder", "_reranker", "_beside", "store", "replayed")
         for name in (*names, "_removed", "run_time", "_journal"):
@@ -100,6 +114,7 @@ class TeamMemory(Harken):
         if not seat.access.allows(Access.WRITE):
             self.store = ReadOnlySpace(base.store, seat.space)
         self.seat = seat
+        self.reach = reach
         self._base = base
 
     @lazy_part
@@ -131,12 +146,82 @@ class TeamMemory(Harken):
 
     @lazy_part
     def _searcher(self) -> Searcher:
-        from harken.search.session import SearchSessions
+        from harken.search.session import SearchSessions, Union
 
-        base = self._base._searcher
-        mine = base.sessions
-        ports = self.store, mine.config, mine.embedder_of, mine.now, mine.models
-        return replace(base, sessions=SearchSessions(*ports))
+        base, reach = self._base._searcher, self.reach
+        known = base.sessions
+        ports = self.store, known.config, known.embedder_of, known.now, known.models, self.seat.space.id
+        union = None
+        if reach is not None:
+            union = Union(lambda: [each._searcher.sessions for each in reach.others()], reach.threads, reach.whose)
+        sessions = SearchSessions(*ports, union)
+        # What was learned of the space by searching it before.
+        sessions.coverage, sessions.spaces, sessions.guesses = known.coverage, known.spaces, known.guesses
+        return replace(base, sessions=sessions)
+
+    @lazy_part
+    def memories(self) -> Memories:
+        """What was saved on purpose, in all spaces that may be read."""
+        from harken.engine.team_lookups import TeamMemories
+        from harken.sources.memories.duplicates import MeaningComparison
+        from harken.sources.memories.memories import Memories
+
+        ports = self.store, self.recorder, self._search_here, MeaningComparison(self.store, self.spaces)
+        return Memories(*ports) if self.reach is None else TeamMemories(*ports, self.reach)
+
+    def _search_here(self, query: str, scope: SearchScope, limit: int, mode: str, **seen: Any) -> SearchResult:
+        with self._searcher.sessions.open(self._seen_from(seen.get("directory"), seen.get("conversation"))) as session:
+            return self._searcher.here(query, scope, limit, mode, None, session)
+
+    @lazy_part
+    def experiences(self) -> Experiences:
+        """What was tried, shown in all spaces that may be read."""
+        from harken.engine.team_lookups import TeamExperiences
+        from harken.sources.experiences.experiences import Experiences
+
+        ports = self.store, self.recorder
+        return Experiences(*ports) if self.reach is None else TeamExperiences(*ports, self.reach)
+
+    @lazy_part
+    def sources(self) -> SourceSearcher:
+        """Searches of every source beside conversations."""
+        from harken.sources.searches import SourceSearcher
+
+        sessions = self._searcher.sessions
+        return SourceSearcher(self.store, self._search_here, open_session=sessions.open, search_in=self._searcher.port)
+
+    @lazy_part
+    def archive(self) -> Archive:
+        """What was said, in all spaces that may be read."""
+        from harken.engine.archive import Archive
+        from harken.engine.team_lookups import TeamArchive
+
+        return Archive(self.store) if self.reach is None else TeamArchive(self.store, self.reach)
+
+    @lazy_part
+    def rules(self) -> Rules:
+        """What people have said to hold from now on."""
+        from harken.context.rules import Rules
+        from harken.engine.team_lookups import TeamRules
+
+        return Rules(self.core) if self.reach is None else TeamRules(self.core, self.reach)
+
+    @lazy_part
+    def maintenance(self) -> Maintenance:
+        """What keeps a space in order; its lists are of all spaces that may be read."""
+        from harken.engine.team_lookups import TeamMaintenance
+
+        ports = self.store, self._journal, lambda: self.recorder, self.spaces, self.home, self._now, self._removed
+        return TeamMaintenance(*ports, reach=self.reach)
+
+    def show(self, uid: str, reach: int = 5) -> Surroundings:
+        """See `Harken.show`; what is not here may be in another space that may be read."""
+        from harken.engine.team_lookups import told_surroundings
+
+        if self.reach is None:
+            return Harken.show(self, uid, reach)
+        space, found = self.reach.first(lambda: Harken.show(self, uid, reach), lambda there: there.show(uid, reach))
+        return told_surroundings(self.reach, space, found)
 
     def record_message(
         self,

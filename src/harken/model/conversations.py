@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from harken.errors import UsageError
 from harken.model.marks import Rated
+from harken.model.provenance import Provenance
 from harken.model.views import ConversationView, HitView, ItemView, MessageView, ReasonView, view_of
 
 
@@ -153,6 +154,7 @@ class Conversation:
     project: ProjectIdentity | None = None
     parent_uid: str | None = None
     metadata: Mapping[str, Any] = EMPTY
+    origin: Provenance | None = None
 
     def view(self) -> ConversationView:
         """Return the conversation as JSON."""
@@ -312,6 +314,7 @@ class Hit:
         fused: what words and meaning, and by learned fusion every feature, say; compares only within one search.
         score: `fused` after every weight; higher is better.
         reasons: every weight that was applied, the threshold it passed, and which features of learned fusion say most.
+        origin: whose words it is, where several people's memory is read; None where it is one's own.
     """
 
     entry: Entry
@@ -321,6 +324,7 @@ class Hit:
     keyword_rank: int | None = None
     vector_rank: int | None = None
     reasons: tuple[Reason, ...] = ()
+    origin: Provenance | None = None
 
     def view(self) -> HitView:
         """Return the hit as JSON, flat with its entry."""

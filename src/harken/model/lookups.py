@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from harken.model.conversations import Choice, Conversation, Hit, Message, Trust
+from harken.model.provenance import Provenance
 from harken.model.views import (
     InjectedView,
     InjectionView,
@@ -263,6 +264,7 @@ class Rule:
         entry_id: the message's entry.
         superseded_by: the id of a later one on the same matter; empty where there is none.
         project: the key of the conversation's project, if it has one.
+        origin: whose it is, where several people's memory is read; None where it is one's own.
     """
 
     uid: str
@@ -275,6 +277,7 @@ class Rule:
     entry_id: int
     superseded_by: str = ""
     project: str | None = None
+    origin: Provenance | None = None
 
     @property
     def counts(self) -> bool:

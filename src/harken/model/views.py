@@ -12,6 +12,8 @@ from typing import Any, TypeVar, cast
 # Not from `typing`: pydantic reads it only from here before Python 3.12.
 from typing_extensions import TypedDict
 
+from harken.model.provenance import Provenance, ProvenanceView
+
 
 def format_moment(moment: datetime) -> str:
     """Return ISO 8601 in UTC with microseconds and `Z`."""
@@ -45,6 +47,8 @@ def view_of(form: type[_View], *records: object, **given: object) -> _View:
             value = value.value
         elif isinstance(value, datetime):
             value = value.isoformat()
+        elif isinstance(value, Provenance):
+            value = value.view()
         view[key] = list(value) if isinstance(value, tuple) else value
     return cast("_View", view)
 
@@ -79,6 +83,7 @@ class HitView(TypedDict):
     vector_rank: int | None
     fused: float
     reasons: list[ReasonView]
+    origin: ProvenanceView | None
 
 
 class ConversationView(TypedDict):
@@ -89,6 +94,7 @@ class ConversationView(TypedDict):
     title: str
     project: str | None
     created_at: str
+    origin: ProvenanceView | None
 
 
 class ListedView(ConversationView):
@@ -184,6 +190,7 @@ class MemoryView(TypedDict):
     suggested_review: str | None
     supersedes: list[str]
     superseded_by: str | None
+    origin: ProvenanceView | None
 
 
 class ValueView(TypedDict):
@@ -223,6 +230,7 @@ class RuleView(TypedDict):
     conversation_id: str
     superseded_by: str
     project: str | None
+    origin: ProvenanceView | None
 
 
 class LabelView(TypedDict):

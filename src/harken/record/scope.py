@@ -40,7 +40,7 @@ def scope_of(
     """
     with store.reading() as tx:
         rows = all_projects(tx)
-        if not rows:
+        if not rows and (directory is None or project is not None):
             return EVERY_PROJECT
         if isinstance(project, str):
             project = project_identity(tx, project_row(tx, project))
@@ -48,7 +48,7 @@ def scope_of(
         if here is not None and here.key == _home_key():
             # Who talks at home talks of everything.
             here = None
-        own: set[int] = set()
+        own, names = set[int](), set[str]()
         if here is not None:
             row = known_project(tx, here)
             # By every name that it was ever found under.
@@ -56,7 +56,8 @@ def scope_of(
             names = {here.key, *here.aliases, known.key, *known.aliases}
             own = {each for each, key in rows.items() if each == row or _key_today(key) in names}
     others = {each: key for each, key in rows.items() if each not in own}
-    return ProjectScope(ALL if here is None and mode == PREFER else mode, frozenset(own), others)
+    mode = ALL if here is None and mode == PREFER else mode
+    return ProjectScope(mode, frozenset(own), others, frozenset(names))
 
 
 def _home_key() -> str:

@@ -14,6 +14,7 @@ from harken.config.sections import RagConfig
 from harken.log import Log
 from harken.model.conversations import Role, Trust, least_trusted
 from harken.model.lookups import Retrieval
+from harken.model.provenance import Provenance
 from harken.search.asked import AskedBefore, asked_before, askers_among, may_be_asked_again, objected
 from harken.search.candidates import Candidates, pass_strictly
 from harken.search.newest import corrects
@@ -23,6 +24,7 @@ from harken.search.relevance import Gate, RareWords, is_talk
 from harken.search.retrieval_log import RetrievalLog
 from harken.search.session import QueryVector, SearchSession, SearchSessions, attempted
 from harken.search.spread import Several
+from harken.search.union import past_of_all
 from harken.storage.past import (
     ConversationHead,
     ExchangeHead,
@@ -65,6 +67,7 @@ class PastExchange:
         message_uids: those two.
         trust: the lower one of theirs; an agent's where both may be believed more.
         said_before: the user has said otherwise since, in another exchange that came back.
+        said_by: the name of somebody else who asked; empty where it is the user's own.
     """
 
     uid: str
@@ -76,6 +79,7 @@ class PastExchange:
     message_uids: tuple[str, ...]
     trust: Trust = Trust.AGENT
     said_before: bool = False
+    said_by: str = ""
 
     def view(self) -> dict[str, Any]:
         """The exchange as JSON."""
@@ -103,6 +107,7 @@ class PastConversation:
         trust: of title and summary.
         project: its key; empty where it belongs to none.
         is_other: whether that is another project than the one at hand.
+        origin: where it stands and whose it is, in a team; None where it is one's own.
     """
 
     uid: str
@@ -116,6 +121,7 @@ class PastConversation:
     trust: Trust = Trust.AGENT
     project: str = ""
     is_other: bool = False
+    origin: Provenance | None = None
 
     @property
     def other_project(self) -> str:
@@ -136,6 +142,7 @@ class PastConversation:
             "untrusted": self.trust.is_untrusted,
             "project": self.project or None,
             "other_project": self.is_other,
+            "origin": self.origin.view() if self.origin else None,
             "exchanges": [each.view() for each in self.exchanges],
         }
 
@@ -206,7 +213,11 @@ class PastConversations:
                 return PastRecall(notes=(_NOTHING_ASKED,))
             started = time.perf_counter()
             try:
-                found = _PastSearch(shared, query, config, within).run(conversation_uid)
+                found = past_of_all(
+                    shared,
+                    config.conversation_limit,
+                    lambda there: _PastSearch(there, query, config, within).run(conversation_uid),
+                )
             except Exception as error:  # noqa: BLE001 - memory must never stop a chat; the failure is logged and shown
                 name = type(error).__name__
                 _log.warning("past_conversations_failed", error_class=name)

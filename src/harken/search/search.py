@@ -11,7 +11,7 @@ from harken.model.arguments import MODES
 from harken.model.conversations import KEPT_FOLDERS, Hit, Reason, SearchScope, default_scope, spoken
 from harken.model.lookups import SearchResult
 from harken.providers.embedder import Reranker
-from harken.search.candidates import RULE_LEEWAY, Candidates, labelled, pass_strictly, trust_factor
+from harken.search.candidates import RULE_LEEWAY, Candidates, labelled, other_project, pass_strictly, trust_factor
 from harken.search.newest import newest_first
 from harken.search.query import (
     Query,
@@ -24,6 +24,7 @@ from harken.search.query import (
 from harken.search.relevance import Gate
 from harken.search.session import NOTHING_RECORDED, QueryVector, SearchSession, SearchSessions
 from harken.search.spread import Several, led_to
+from harken.search.union import hits_in_one_order, hits_told_apart
 from harken.storage.enrichment.summaries import CONVERSATION, EXCHANGE, TOOLS
 from harken.storage.entries import has_entries, has_kept_of, row_scope
 from harken.storage.facts import EntryFacts
@@ -71,7 +72,7 @@ class Searcher:
         use_reranker: bool | None = None,
         session: SearchSession | None = None,
     ) -> SearchResult:
-        """Find what answers a query; one without a single word finds nothing.
+        """Find what answers a query in all spaces that may be read; one without a single word finds nothing.
 
         Args:
             text: the query.
@@ -85,27 +86,54 @@ class Searcher:
             NotFoundError: the scope names something that is not there.
         """
         with self.sessions.joined(session) as shared:
-            config = shared.config
-            limit = config.limit if limit is None else limit
-            if limit < 1:
-                raise UsageError(f"limit must be at least 1, not {limit}.")
-            if mode not in MODES:
-                raise UsageError(f"mode must be one of {', '.join(MODES)}, not '{mode}'.")
-            if mode == "hybrid" and not self.has_model:
-                # Without a model this is what was asked for, so no note says that meaning was left out.
-                mode = "keyword"
-            query = parse_query(text)
-            if not query.text:
-                return SearchResult((), notes=("The query has no words.",))
-            result = _search(shared, query, default_scope(scope), limit, mode)
-            others = _of_others(shared, query, default_scope(scope), limit, mode)
-            hits = list(result.hits)
-            if config.rerank if use_reranker is None else use_reranker:
-                # It takes long, and needs no view of the store.
-                shared.view.release()
-                hits = rerank(self.reranker(), query, hits, config.rerank_top, config.rerank_blend)
-            hits = newest_first(shared.view, statements_first(query, hits, result.threshold))
-            own = labelled(hits[:limit], shared.projects)
+            if shared.others is None:
+                return self.here(text, scope, limit, mode, use_reranker, shared)
+            answers = shared.asked(lambda there: self.here(text, scope, limit, mode, use_reranker, there))
+            first = answers[0][1]
+            own = [(space, [hit for hit in found.hits if not other_project(hit)]) for space, found in answers]
+            behind = [(space, [hit for hit in found.hits if other_project(hit)]) for space, found in answers]
+            most = shared.config.limit if limit is None else limit
+            merged = [*hits_in_one_order(own)[:most], *hits_in_one_order(behind)[:most]]
+            hits = tuple(hits_told_apart(shared, merged))
+        notes = [note for note in first.notes if not hits or note != NOTHING_RECORDED]
+        threshold = next((found.threshold for _, found in answers if found.threshold is not None), None)
+        return replace(first, hits=hits, notes=tuple(notes), threshold=threshold)
+
+    def port(self, session: SearchSession) -> Callable[[str, SearchScope, int, str], SearchResult]:
+        """The search of a session's own space alone, as sources ask for it."""
+        return lambda query, scope, limit, mode: self.here(query, scope, limit, mode, None, session)
+
+    def here(
+        self,
+        text: str,
+        scope: SearchScope | None,
+        limit: int | None,
+        mode: str,
+        use_reranker: bool | None,
+        session: SearchSession,
+    ) -> SearchResult:
+        """The same of the session's own space alone."""
+        shared, config = session, session.config
+        limit = config.limit if limit is None else limit
+        if limit < 1:
+            raise UsageError(f"limit must be at least 1, not {limit}.")
+        if mode not in MODES:
+            raise UsageError(f"mode must be one of {', '.join(MODES)}, not '{mode}'.")
+        if mode == "hybrid" and not self.has_model:
+            # Without a model this is what was asked for, so no note says that meaning was left out.
+            mode = "keyword"
+        query = parse_query(text)
+        if not query.text:
+            return SearchResult((), notes=("The query has no words.",))
+        result = _search(shared, query, default_scope(scope), limit, mode)
+        others = _of_others(shared, query, default_scope(scope), limit, mode)
+        hits = list(result.hits)
+        if config.rerank if use_reranker is None else use_reranker:
+            # It takes long, and needs no view of the store.
+            shared.view.release()
+            hits = rerank(self.reranker(), query, hits, config.rerank_top, config.rerank_blend)
+        hits = newest_first(shared.view, statements_first(query, hits, result.threshold))
+        own = labelled(hits[:limit], shared.projects)
         lowest, highest = min([1.0, *(hit.score for hit in own)]), max([hit.score for hit in others], default=0.0)
         behind = [replace(hit, score=_BEHIND * lowest * hit.score / (highest or 1.0)) for hit in others]
         return replace(result, hits=(*own, *behind))

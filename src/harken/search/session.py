@@ -6,7 +6,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -14,15 +14,16 @@ from functools import partial
 from typing import Any, TypeVar
 
 from harken.config.sections import SearchConfig
-from harken.errors import MissingExtraError, ProviderError
+from harken.errors import MissingExtraError, NotFoundError, ProviderError
 from harken.log import Log
 from harken.model.conversations import SearchScope
+from harken.model.provenance import Provenance
 from harken.providers.embedder import Embedder, Vectors
 from harken.providers.priority import FOREGROUND
 from harken.search.query import Query
 from harken.storage.enrichment.jobs import blocked_reason, is_enabled
 from harken.storage.ports import NearestIndex, Readable, RowScope, Store, StoredSpace, Transaction
-from harken.storage.projects import EVERY_PROJECT, ProjectScope
+from harken.storage.projects import EVERY_PROJECT, ProjectScope, projects_like
 from harken.storage.vectors import (
     A_BATCH,
     EMBED,
@@ -236,6 +237,43 @@ class SearchSession:
         self._asked: dict[tuple[str, bool], Future[_Answer] | str] = {}
         self._notes: list[str] | None = None
 
+    @property
+    def space(self) -> str:
+        """The id of the space that is searched, where there are several; else empty."""
+        return self._sessions.space
+
+    @property
+    def others(self) -> Union | None:
+        """What else may be read, and is searched as well; None where that is all."""
+        return self._sessions.union
+
+    def asked(self, ask: Callable[[SearchSession], _Value]) -> list[tuple[str, _Value]]:
+        """Ask this space, and side by side all others that may be read; the answers by space, this one's first.
+
+        Where something is named that only some have, the others have no answer. One that fails is left out, and logged.
+
+        Raises:
+            NotFoundError: none has what is named.
+        """
+        union = self._sessions.union
+        asking = [] if union is None else [(each.space, union.ask(each, self, ask)) for each in union.neighbours()]
+        answers: list[tuple[str, _Value]] = []
+        missing: NotFoundError | None = None
+        try:
+            answers.append((self.space, ask(self)))
+        except NotFoundError as error:
+            missing = error
+        for space, asked in asking:
+            try:
+                answers.append((space, asked.result()))
+            except NotFoundError:
+                continue
+            except Exception as error:  # noqa: BLE001 - the other spaces have an answer; the failure is logged
+                _log.warning("space_not_searched", error_class=type(error).__name__)
+        if missing is not None and not answers:
+            raise missing
+        return answers
+
     def begin(self, query: Query, known_scripts_only: bool = False) -> Future[_Answer] | str:
         """Have a query embedded, once, while rows are read: each takes about as long, and neither needs the other.
 
@@ -290,6 +328,32 @@ class SearchSession:
         self.view.release()
 
 
+@dataclass(frozen=True, slots=True)
+class Union:
+    """What is read besides a space.
+
+    Attributes:
+        neighbours: opens the other spaces that may be read.
+        threads: in which they are asked.
+        provenance: tells of things, each named by its space and its ids, whose words they are; None of one's own.
+    """
+
+    neighbours: Callable[[], Sequence[SearchSessions]]
+    threads: Executor
+    provenance: Callable[[Sequence[tuple[str, Sequence[str]]]], list[Provenance | None]]
+
+    def ask(self, there: SearchSessions, here: SearchSession, ask: Callable[[SearchSession], _Value]) -> Future[_Value]:
+        """Ask another space the same, by the settings of a session, and from the same project."""
+
+        def asked() -> _Value:
+            with SearchSession(there, here.config, EVERY_PROJECT) as session:
+                session.by_words = here.by_words
+                session.projects = projects_like(session.view, here.projects)
+                return ask(session)
+
+        return self.threads.submit(asked)
+
+
 @dataclass(slots=True)
 class SearchSessions:
     """Opens the sessions of a store, embeds their queries in threads, and remembers the vectors of the last ones.
@@ -298,6 +362,8 @@ class SearchSessions:
         config: read anew for each session.
         embedder_of: opens the model of a space; None where no model is to be asked.
         models: those of other stores of the process, if there are any.
+        space: the id of the store's space, in a team.
+        union: what else is searched with it.
     """
 
     store: Store
@@ -308,6 +374,8 @@ class SearchSessions:
     spaces: Mapping[str, StoredSpace] = field(default_factory=dict, init=False)
     guesses: dict[SearchScope, Guess] = field(default_factory=dict, init=False)
     models: QueryModels = field(default_factory=lambda: QueryModels())
+    space: str = ""
+    union: Union | None = None
 
     def open(self, projects: ProjectScope = EVERY_PROJECT, **changes: Any) -> SearchSession:
         """A session by the settings in force, but for these changes; it sees every project unless told otherwise."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -20,6 +21,7 @@ from harken.model.experiences import (
     read_experience,
     read_value,
 )
+from harken.search.session import SearchSession
 from harken.sources.memories.memories import MemorySource, checked_category
 from harken.sources.source import SearchPort, Source, SourceHit, SourceSearch, relevance_of
 from harken.sources.workspace.code import CodeSource, language_facets
@@ -93,12 +95,18 @@ class SourceSearcher:
     store: Readable
     search: SearchPort
     projects: ProjectScope = EVERY_PROJECT
+    open_session: Callable[[], AbstractContextManager[SearchSession]] | None = None
+    search_in: Callable[[SearchSession], SearchPort] | None = None
 
     def records(self, wanted: Iterable[tuple[str, str]]) -> list[SavedRecord]:
         """Records by source and id, each once, in the given order; those that are gone are left out."""
-        with self.store.reading() as tx:
-            found = [find_kept(tx, source, [uid]).get(uid) for source, uid in dict.fromkeys(wanted)]
-        return [record for record in found if record]
+        asked = list(dict.fromkeys(wanted))
+        found = _records(self.store, asked)
+        if len(found) < len(asked) and self.open_session is not None:
+            with self.open_session() as session:
+                for _, elsewhere in session.asked(lambda there: _records(there.view, asked)):
+                    found = elsewhere | found
+        return [found[one] for one in asked if one in found]
 
     def search_memories(
         self, query: str, limit: int = DEFAULT_LIMIT, *, category: str | None = None, mode: str = "hybrid"
@@ -180,7 +188,13 @@ class SourceSearcher:
         return self._of(DocumentSource()).find(query, project=project, limit=limit, mode=mode)
 
     def _of(self, source: Source) -> SourceSearch:
-        return SourceSearch(self.store, source, self.search, self.projects)
+        return SourceSearch(self.store, source, self.search, self.projects, self.open_session, self.search_in)
+
+
+def _records(store: Readable, wanted: Sequence[tuple[str, str]]) -> dict[tuple[str, str], SavedRecord]:
+    with store.reading() as tx:
+        found = {(source, uid): find_kept(tx, source, [uid]).get(uid) for source, uid in wanted}
+    return {one: record for one, record in found.items() if record}
 
 
 def _checked_facets(*wanted: tuple[str, str | None, Sequence[str]]) -> tuple[str, ...]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -13,6 +14,8 @@ from harken.model.arguments import DEFAULT_LIMIT, MAX_LIMIT
 from harken.model.conversations import ContextItem, Hit, SearchScope
 from harken.model.lookups import SearchResult
 from harken.search.candidates import labelled, other_project
+from harken.search.session import SearchSession
+from harken.search.union import hits_told_apart, in_one_order
 from harken.storage.entries import load_entries, newest_entries, row_scope
 from harken.storage.ports import Readable, Transaction
 from harken.storage.projects import EVERY_PROJECT, ProjectScope
@@ -61,12 +64,19 @@ class SourceHit:
 
 @dataclass(frozen=True, slots=True)
 class SourceSearch:
-    """Searches the entries of one source; what fills up a list is of no other project than the one at hand."""
+    """Searches the entries of one source; what fills up a list is of no other project than the one at hand.
+
+    Attributes:
+        open_session: opens what searches all spaces that may be read.
+        search_in: the search in the space of a session.
+    """
 
     store: Readable
     source: Source
     search: SearchPort
     projects: ProjectScope = EVERY_PROJECT
+    open_session: Callable[[], AbstractContextManager[SearchSession]] | None = None
+    search_in: Callable[[SearchSession], SearchPort] | None = None
 
     def find(
         self,
@@ -92,9 +102,23 @@ class SourceSearch:
             raise UsageError(f"limit must be from 1 to {most}, not {limit}.")
         named = None if project is None else str(project)
         scope = SearchScope(sources=(self.source.name,), project=named, since=since, facets=facets)
+        search_in = self.search_in
+        if self.open_session is None or search_in is None:
+            return self._here(query, scope, limit, mode, is_filled)
+
+        def ask(there: SearchSession) -> SourceHit:
+            found = replace(self, store=there.view, search=search_in(there), projects=there.projects)
+            return found._here(query, scope, limit, mode, is_filled)
+
+        with self.open_session() as session:
+            if session.others is None:
+                return self._here(query, scope, limit, mode, is_filled)
+            return _in_one_order(session, session.asked(ask), limit)
+
+    def _here(self, query: str, scope: SearchScope, limit: int, mode: str, is_filled: bool) -> SourceHit:
         result = self.search(query, scope, limit, mode)
         found = replace(self._shown(result.hits[:limit], result.notes), threshold=result.threshold)
-        return self._filled(found, facets, limit) if is_filled and len(found.hits) < limit else found
+        return self._filled(found, scope.facets, limit) if is_filled and len(found.hits) < limit else found
 
     def _filled(self, found: SourceHit, facets: tuple[str, ...], limit: int) -> SourceHit:
         known = {hit.entry.ref_uid for hit in found.hits}
@@ -118,3 +142,19 @@ class SourceSearch:
                 each = [(hit, found[0]) for hit in hits if (found := self.source.items(tx, [hit]))]
                 hits, items = [hit for hit, _ in each], [item for _, item in each]
         return SourceHit(tuple(hits), tuple(items), notes)
+
+
+def _in_one_order(session: SearchSession, answers: Sequence[tuple[str, SourceHit]], limit: int) -> SourceHit:
+    """The best of what several spaces have found, each with whose it is."""
+    merged = in_one_order(
+        [(space, list(zip(found.hits, found.items, strict=True))) for space, found in answers],
+        lambda pair: pair[0].score,
+        lambda pair: pair[0].similarity,
+        lambda pair, score: (replace(pair[0], score=score), pair[1]),
+        lambda pair: (pair[0].entry.source, pair[0].entry.part, pair[0].entry.created_at, pair[0].entry.text),
+    )
+    behind = [each for each in merged if other_project(each[1][0])]
+    shown = [*(each for each in merged if not other_project(each[1][0])), *behind][:limit]
+    hits = hits_told_apart(session, [(space, hit) for space, (hit, _) in shown])
+    threshold = next((found.threshold for _, found in answers if found.threshold is not None), None)
+    return SourceHit(tuple(hits), tuple(item for _, (_, item) in shown), answers[0][1].notes, threshold)

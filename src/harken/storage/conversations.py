@@ -160,7 +160,7 @@ def project_in(row: Any) -> ProjectIdentity | None:
     return None if row.key is None else ProjectIdentity(row.key, row.name)
 
 
-read_conversation = reader(Conversation, ("project",))
+read_conversation = reader(Conversation, ("project", "origin"))
 
 
 def find_message(tx: Transaction, uid: str) -> Message | None:

@@ -11,7 +11,7 @@ from sqlalchemy import Select, Text, bindparam, literal_column, select
 
 from harken.errors import NotFoundError
 from harken.model.conversations import ProjectIdentity
-from harken.storage.ports import AMONG, Dialect, RowScope, Transaction
+from harken.storage.ports import AMONG, Dialect, Readable, RowScope, Transaction, bare_by
 from harken.storage.tables import project_aliases, projects, same
 
 
@@ -115,11 +115,13 @@ class ProjectScope:
         mode: as `rag.scope` has it; `all` where no project is at hand to be preferred.
         own: rows of the project at hand.
         others: rows of all others, each with its key.
+        names: every key that the project at hand was found under.
     """
 
     mode: str = ALL
     own: frozenset[int] = frozenset()
     others: Mapping[int, str] = field(default_factory=dict)
+    names: frozenset[str] = frozenset()
 
     @property
     def prefers(self) -> bool:
@@ -138,6 +140,17 @@ class ProjectScope:
 
 
 EVERY_PROJECT = ProjectScope()
+
+
+def projects_like(store: Readable, seen: ProjectScope) -> ProjectScope:
+    """What is seen of another store's projects from the one at hand in this one."""
+    if seen.mode == ALL:
+        return EVERY_PROJECT
+    with store.reading() as tx:
+        rows = all_projects(tx)
+        own = {row[0] for row in bare_by(tx, project_aliases.c.alias, seen.names, project_aliases.c.project_id)}
+    own |= {row for row, key in rows.items() if key in seen.names}
+    return replace(seen, own=frozenset(own), others={row: key for row, key in rows.items() if row not in own})
 
 
 def all_projects(tx: Transaction) -> dict[int, str]:

@@ -129,6 +129,7 @@ def make_team_app(team: Team, settings: Settings) -> Starlette:
             await warming
             await server.close()
 
+    asked = _Keyed(server, _run)
     app = Starlette(
         routes=[
             Route("/healthz", _healthz, methods=["GET"]),
@@ -136,7 +137,11 @@ def make_team_app(team: Team, settings: Settings) -> Starlette:
             Route("/openapi.json", _describe, methods=["GET"]),
             Route("/metrics", _Keyed(server, _metrics), methods=["GET"]),
             Route("/mcp", _Keyed(server, None)),
-            Route("/v1/{verb}", _Keyed(server, _run), methods=["GET", "POST"]),
+            *(
+                Route(f"/v1/{name}", asked, methods=["GET", "POST"] if operation.is_asked_by_get else ["POST"])
+                for name, operation in TEAM_OPERATIONS.items()
+            ),
+            Route("/v1/{verb}", asked, methods=["POST"]),
         ],
         exception_handlers={HTTPException: _problem, Exception: _problem},
         lifespan=lifespan,
@@ -174,13 +179,11 @@ class _Keyed:
 
 
 async def _run(server: TeamServer, request: Request) -> Response:
-    operation = operation_of(request.path_params["verb"], TEAM_OPERATIONS)
+    operation = operation_of(request.url.path.rpartition("/")[2], TEAM_OPERATIONS)
     speaker: Speaker = request.scope[_SPEAKER]
     space = request.headers.get(SPACE_HEADER)
     asker = json.dumps([speaker.principal.team, speaker.principal.id, space])
     if request.method == "GET":
-        if not operation.is_asked_by_get:
-            raise HTTPException(405, f"{operation.name} is asked for with POST.", {"allow": "POST"})
         given: object = dict(request.query_params)
     else:
         given = parse_body(await read_body(request, LONGEST_ARGUMENTS))

@@ -122,9 +122,7 @@ class DetailsView(TypedDict):
 
 
 def _fetch(harken: Harken, wanted: DetailsWanted, _caller: Caller) -> DetailsView:
-    from harken.chat.details import read_details
-
-    found = read_details(harken.store, wanted)
+    found = harken.archive.details(wanted)
     text, more = found.cut(wanted.offset, _PAGE_TOKENS)
     return {"kind": found.kind, "id": found.uid, "text": text, "next_offset": more}
 

@@ -178,6 +178,9 @@ def _matches(harken: Harken, query: str, kind: str) -> list[MatchView]:
     scope = SearchScope(sources=("message",) if is_whole else (kind,))
     found: dict[str, MatchView] = {}
     for hit in harken.search(query, scope=scope, limit=_MOST_MATCHES).hits:
+        if hit.origin is not None and not hit.origin.is_here:
+            # It stands in a space that is read, and is not the one that is written to.
+            continue
         uid = (hit.entry.conversation_uid if is_whole else hit.entry.ref_uid) or ""
         text = one_line(hit.entry.text, _EXCERPT_CHARS)
         found.setdefault(uid, {"id": uid, "text": text, "created_at": format_moment(hit.entry.created_at)})

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from harken.model.conversations import ProjectIdentity, SavedRecord, Trust
+from harken.model.provenance import Provenance
 from harken.model.views import MemoryView, format_moment, parse_moment, view_of
 from harken.storage.records.rows import MEMORY as SOURCE
 
@@ -33,6 +34,7 @@ class Memory:
         superseded_by: the id of the one that stands in its place.
         confirmed_at: when somebody last said that it still holds, if anybody did.
         review_by: from when on it says that it should be looked at again.
+        origin: whose it is, where several people's memory is read; None where it is one's own.
     """
 
     uid: str
@@ -49,6 +51,7 @@ class Memory:
     accessed_at: datetime | None = None
     confirmed_at: datetime | None = None
     review_by: datetime | None = None
+    origin: Provenance | None = None
 
     @property
     def held_at(self) -> datetime:
@@ -93,8 +96,13 @@ def memory_of(kept: SavedRecord, accessed_at: datetime | None = None) -> Memory:
         supersedes=tuple(fields["supersedes"]),
         superseded_by=fields.get("superseded_by"),
         accessed_at=accessed_at,
-        **{name: parse_moment(fields[name]) for name in ("confirmed_at", "review_by") if fields.get(name)},
+        confirmed_at=_moment(fields.get("confirmed_at")),
+        review_by=_moment(fields.get("review_by")),
     )
+
+
+def _moment(text: str | None) -> datetime | None:
+    return parse_moment(text) if text else None
 
 
 def kept_memory(memory: Memory) -> SavedRecord:

@@ -60,9 +60,9 @@ spaces = _table(
     UniqueConstraint("team", "name", name="uq_team_spaces_name"),
 )
 grants = _table("team_grants", "space grantee access", "space grantee", Column("is_group", Boolean, nullable=False))
-# Who has brought a record into a shared space; of a copy, also who shared it and what it is a copy of.
+# Who has written a record of a shared space, a row for each of them; of a copy, also who shared it and what it copies.
 origins = _table(
-    "team_origins", "space uid kind principal? sharer? source_space? source_uid?", "space uid", *_moments("at")
+    "team_origins", "space uid kind principal sharer? source_space? source_uid?", "space uid principal", *_moments("at")
 )
 # Answers that are given again to whoever repeats a request, by their own name for it; and who asked for what.
 requests = _table("team_requests", "principal once digest answer?", "principal once", *_moments("at"))

@@ -1,0 +1,283 @@
+"""Looking things up in all spaces that may be read: by id in the first that has it, lists as one, told apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from harken.context.rules import Rules
+from harken.engine.archive import Archive
+from harken.engine.maintenance import Maintenance, StoreStatus
+from harken.errors import NotFoundError
+from harken.log import Log
+from harken.model.conversations import Message
+from harken.model.experiences import EXPERIENCE, Experience
+from harken.model.lookups import ConversationFilter, ListedConversation, Page, Rule, RuleState, Surroundings
+from harken.model.provenance import Provenance
+from harken.search.union import in_one_order, trust_here
+from harken.sources.experiences.experiences import Experiences
+from harken.sources.memories.memories import FoundMemory, Memories
+from harken.sources.memories.memory import Memory
+
+if TYPE_CHECKING:
+    from harken.chat.details import DetailsPage
+    from harken.engine.team_memory import TeamMemory
+    from harken.model.arguments import DetailsWanted
+
+_Found = TypeVar("_Found")
+_MOST_LISTED = 1000
+_log = Log(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """The spaces that a speaker may read besides the one at hand.
+
+    Attributes:
+        space: the id of that one.
+        others: opens the others, which are read and no more.
+        whose: tells of things, each named by its space and its ids, whose they are; None of one's own.
+    """
+
+    space: str
+    others: Callable[[], Sequence[TeamMemory]]
+    threads: Executor
+    whose: Callable[[Sequence[tuple[str, Sequence[str]]]], list[Provenance | None]]
+
+    def every(self, own: Callable[[], _Found], ask: Callable[[TeamMemory], _Found]) -> list[tuple[str, _Found]]:
+        """What each space answers, side by side, its own first; those that have not what is named are left out.
+
+        Raises:
+            NotFoundError: none has it.
+        """
+        asking = [(each.seat.space.id, self.threads.submit(ask, each)) for each in self.others()]
+        found, missing = list[tuple[str, _Found]](), list[NotFoundError]()
+        try:
+            found.append((self.space, own()))
+        except NotFoundError as error:
+            missing.append(error)
+        for space, asked in asking:
+            try:
+                found.append((space, asked.result()))
+            except NotFoundError:
+                continue
+            except Exception as error:  # noqa: BLE001 - the other spaces have an answer; the failure is logged
+                _log.warning("space_not_read", error_class=type(error).__name__)
+        if missing and not found:
+            raise missing[0]
+        return found
+
+    def first(self, own: Callable[[], _Found], ask: Callable[[TeamMemory], _Found]) -> tuple[str, _Found]:
+        """What an id, or the beginning of one, names: here, or else in one of the others.
+
+        Raises:
+            NotFoundError: it names nothing, or more than one thing.
+        """
+        try:
+            return self.space, own()
+        except NotFoundError as error:
+            missing = error
+
+        def nothing() -> _Found:
+            raise missing
+
+        found = self.every(nothing, ask)
+        if len(found) > 1:
+            raise NotFoundError("This is the beginning of several ids. Give a whole one.")
+        return found[0]
+
+    def origin(self, space: str, *uids: str) -> Provenance | None:
+        """Whose one thing is."""
+        return self.whose([(space, uids)])[0]
+
+
+def _once(found: Iterable[tuple[str, _Found]], same: Callable[[_Found], object]) -> list[tuple[str, _Found]]:
+    """Each thing once, as the first space has it: others have copies."""
+    seen: dict[object, tuple[str, _Found]] = {}
+    for space, item in found:
+        seen.setdefault(same(item), (space, item))
+    return list(seen.values())
+
+
+def told_surroundings(reach: Reach, space: str, found: Surroundings) -> Surroundings:
+    """Messages and their conversation, with whose they are."""
+    origin = reach.origin(space, found.conversation.uid)
+    messages = _told_messages(reach, space, found.messages)
+    return replace(found, conversation=replace(found.conversation, origin=origin), messages=messages)
+
+
+def _told_messages(reach: Reach, space: str, messages: Sequence[Message]) -> tuple[Message, ...]:
+    origins = reach.whose([(space, (each.uid, each.conversation_uid)) for each in messages])
+    return tuple(
+        replace(each, trust=trust_here(each.trust, origin)) for each, origin in zip(messages, origins, strict=True)
+    )
+
+
+@dataclass(slots=True)
+class TeamMemories(Memories):
+    """Memories of all spaces that may be read; what changes them finds those of the space at hand alone."""
+
+    reach: Reach
+
+    def get(self, uid: str) -> Memory:
+        """See `Memories.get`."""
+        return self._told([self.reach.first(lambda: Memories.get(self, uid), lambda there: there.memories.get(uid))])[0]
+
+    def list(
+        self,
+        category: str | None = None,
+        tags: Iterable[str] = (),
+        *,
+        project: str | None = None,
+        superseded: bool = False,
+        limit: int = 50,
+        offset: int = 0,
+    ) -> list[Memory]:
+        """See `Memories.list`."""
+        wanted = tuple(tags)
+        most = min(_MOST_LISTED, limit + max(0, offset)) if limit > 0 else limit
+        options: dict[str, Any] = {"project": project, "superseded": superseded, "limit": most}
+        answers = self.reach.every(
+            lambda: Memories.list(self, category, wanted, **options),
+            lambda there: there.memories.list(category, wanted, **options),
+        )
+        found = _once(
+            ((space, one) for space, some in answers for one in some), lambda one: (one.created_at, one.content)
+        )
+        found.sort(key=lambda each: each[1].created_at, reverse=True)
+        return [*self._told(found[max(0, offset) :][:limit])]
+
+    def search(self, query: str, **options: Any) -> Sequence[FoundMemory]:
+        """See `Memories.search`."""
+        answers = self.reach.every(
+            lambda: Memories.search(self, query, **options), lambda there: there.memories.search(query, **options)
+        )
+        merged = in_one_order(
+            answers,
+            lambda one: one.hit.score,
+            lambda one: one.hit.similarity,
+            lambda one, score: replace(one, hit=replace(one.hit, score=score)),
+            lambda one: (one.memory.created_at, one.memory.content),
+        )[: options.get("limit", 10)]
+        told = self._told([(space, one.memory) for space, one in merged])
+        return [replace(one, memory=memory) for (_, one), memory in zip(merged, told, strict=True)]
+
+    def _told(self, found: Sequence[tuple[str, Memory]]) -> Sequence[Memory]:
+        origins = self.reach.whose([(space, (one.uid,)) for space, one in found])
+        return [
+            replace(one, origin=origin, trust=trust_here(one.trust, origin))
+            for (_, one), origin in zip(found, origins, strict=True)
+        ]
+
+
+@dataclass(slots=True)
+class TeamExperiences(Experiences):
+    """Experiences of all spaces that may be read, shown by their ids."""
+
+    reach: Reach
+
+    def show(self, uid: str) -> Experience:
+        """See `Experiences.show`."""
+        return self.reach.first(lambda: Experiences.show(self, uid), lambda there: there.experiences.show(uid))[1]
+
+    def forget(self, uid: str) -> str:
+        """See `Experiences.forget`."""
+        whole = Experiences.show(self, uid).uid
+        self.recorder.forget(EXPERIENCE, [whole])
+        return whole
+
+
+@dataclass(frozen=True, slots=True)
+class TeamArchive(Archive):
+    """What was said in all spaces that may be read."""
+
+    reach: Reach
+
+    def page(self, uid: str, offset: int | None = None, limit: int = 50) -> Page:
+        """See `Archive.page`."""
+        space, found = self.reach.first(
+            lambda: Archive.page(self, uid, offset, limit), lambda there: there.archive.page(uid, offset, limit)
+        )
+        origin = self.reach.origin(space, found.conversation.uid)
+        messages = _told_messages(self.reach, space, found.messages)
+        return replace(found, conversation=replace(found.conversation, origin=origin), messages=messages)
+
+    def details(self, wanted: DetailsWanted) -> DetailsPage:
+        """See `Archive.details`."""
+        space, found = self.reach.first(
+            lambda: Archive.details(self, wanted), lambda there: there.archive.details(wanted)
+        )
+        origin = self.reach.origin(space, found.uid)
+        return replace(found, origin=origin, trust=trust_here(found.trust, origin))
+
+
+@dataclass(eq=False, repr=False)
+class TeamMaintenance(Maintenance):
+    """Lists of all spaces that may be read; everything else is of the space at hand."""
+
+    reach: Reach | None = None
+
+    def conversations(self, wanted: ConversationFilter) -> tuple[list[ListedConversation], int]:
+        """See `Maintenance.conversations`."""
+        if self.reach is None:
+            return Maintenance.conversations(self, wanted)
+        whole = replace(wanted, limit=wanted.limit + wanted.offset, offset=0)
+        answers = self.reach.every(
+            lambda: Maintenance.conversations(self, whole), lambda there: there.maintenance.conversations(whole)
+        )
+        found = [(space, one) for space, (some, _) in answers for one in some]
+        found.sort(key=lambda each: each[1].conversation.updated_at, reverse=True)
+        shown = found[wanted.offset :][: wanted.limit]
+        origins = self.reach.whose([(space, (one.conversation.uid,)) for space, one in shown])
+        listed = [
+            replace(one, conversation=replace(one.conversation, origin=origin))
+            for (_, one), origin in zip(shown, origins, strict=True)
+        ]
+        return listed, sum(total for _, (_, total) in answers)
+
+    def titles(self, conversation_uids: Sequence[str]) -> dict[str, str]:
+        """See `Maintenance.titles`."""
+        own = Maintenance.titles(self, conversation_uids)
+        left = [uid for uid in conversation_uids if uid not in own]
+        if self.reach is None or not left:
+            return own
+        answers = self.reach.every(lambda: own, lambda there: there.maintenance.titles(left))
+        return {uid: title for _, titles in answers for uid, title in titles.items()}
+
+    def projects(self) -> list[tuple[str, str, int]]:
+        """See `Maintenance.projects`."""
+        if self.reach is None:
+            return Maintenance.projects(self)
+        answers = self.reach.every(lambda: Maintenance.projects(self), lambda there: there.maintenance.projects())
+        counts: dict[tuple[str, str], int] = {}
+        for _, some in answers:
+            for key, name, count in some:
+                counts[key, name] = counts.get((key, name), 0) + count
+        return [(*named, count) for named, count in sorted(counts.items(), key=lambda each: -each[1])]
+
+    def status(self) -> StoreStatus:
+        """See `Maintenance.status`; what the whole server holds is not told."""
+        found = Maintenance.status(self)
+        return found if self.reach is None else replace(found, sizes={}, store="")
+
+
+@dataclass(frozen=True, slots=True)
+class TeamRules(Rules):
+    """Rules of all spaces that may be read; those of others are shown, and hold for nobody else."""
+
+    reach: Reach
+
+    def list(self, everything: bool = False) -> list[Rule]:
+        """See `Rules.list`."""
+        answers = self.reach.every(lambda: Rules.list(self, everything), lambda there: there.rules.list(everything))
+        found = [(space, rule) for space, rules in answers for rule in rules]
+        origins = self.reach.whose([(space, (rule.message_uid, rule.conversation_uid)) for space, rule in found])
+        told = [
+            rule
+            if origin is None or origin.is_mine
+            else replace(rule, origin=origin, trust=trust_here(rule.trust, origin), state=RuleState.FOUND)
+            for (_, rule), origin in zip(found, origins, strict=True)
+        ]
+        return sorted(told, key=lambda rule: rule.created_at, reverse=True)

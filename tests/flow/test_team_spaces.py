@@ -1,0 +1,259 @@
+"""A team's spaces: what one writes is private, what is granted is read by others, and it says whose it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from harken.engine.team import Team
+from harken.errors import AccessError, KeyRefusedError, NotFoundError, ScopeError, SpaceReadOnlyError, UsageError
+from harken.model.conversations import Trust
+from harken.model.lookups import ConversationFilter
+from harken.model.team import Access, KeyScope, PrincipalKind
+from teams import Crew, crew
+
+SECRET = "The staging database password rotates on the second Tuesday of each month."
+ORCHARD = "The orchard's irrigation pump is serviced by Kowalski every April."
+
+
+@pytest.fixture
+def team(tmp_path: Path, shared_database: str, tenant: str) -> Iterator[Crew]:
+    """Alice, who manages the team, and Bob."""
+    with crew(tmp_path, shared_database, tenant, "alice", "bob") as found:
+        yield found
+
+
+def test_what_one_records_nobody_else_finds_reads_or_counts(team: Crew) -> None:
+    alice, bob = team.memory("alice"), team.memory("bob")
+    said = alice.record_message("ops", "user", SECRET)
+    memory = alice.memories.add("Alice prefers rotating passwords by hand.").memory
+
+    assert alice.search("staging password").hits[0].entry.text == SECRET
+    assert not bob.search("staging password").hits
+    assert bob.maintenance.status().counts.messages == 0
+    for uid in (said.uid, said.uid[:12], said.conversation_uid, said.exchange_uid):
+        with pytest.raises(NotFoundError):
+            bob.show(uid)
+    with pytest.raises(NotFoundError):
+        bob.memories.get(memory.uid)
+    assert bob.memories.list() == []
+    assert bob.rules.list() == []
+    with pytest.raises(NotFoundError):
+        team.memory("bob", "alice")
+    assert "Tuesday" not in str(bob.build_context("mine", ["When does the staging password rotate?"]))
+
+
+def test_a_space_that_one_may_not_see_is_as_if_it_were_not(team: Crew) -> None:
+    team.team.create_space(team.speaker("alice"), "board")
+    with pytest.raises(NotFoundError) as hidden:
+        team.memory("bob", "board")
+    with pytest.raises(NotFoundError) as missing:
+        team.memory("bob", "nothing")
+    assert str(hidden.value).replace("board", "X") == str(missing.value).replace("nothing", "X")
+    assert [space.name for space, _ in team.speaker("bob").spaces] == ["bob", "common"]
+
+
+def test_search_sees_what_was_granted_and_says_whose_it_is(team: Crew) -> None:
+    team.team.create_space(team.speaker("alice"), "farm")
+    team.team.grant(team.speaker("alice"), "farm", "bob", Access.READ)
+    team.memory("alice", "farm").record_message("pumps", "user", ORCHARD)
+
+    [hit] = team.memory("bob").search("irrigation pump").hits
+    assert hit.entry.text == ORCHARD
+    assert hit.entry.author == "alice"
+    assert hit.origin is not None
+    assert hit.origin.label == "space farm, said by alice"
+    assert hit.entry.trust is Trust.IMPORTED, "another's words are data"
+    [own] = team.memory("alice").search("irrigation pump").hits
+    assert own.entry.trust is Trust.OWNER
+    assert own.origin is not None
+    assert own.origin.is_mine
+    assert team.memory("bob").show(hit.entry.ref_uid).conversation.origin is not None
+    listed, total = team.memory("bob").maintenance.conversations(ConversationFilter())
+    assert total == 1
+    assert listed[0].conversation.origin is not None
+
+
+def test_a_space_that_may_only_be_read_refuses_every_write(team: Crew) -> None:
+    team.team.create_space(team.speaker("alice"), "farm")
+    team.team.grant(team.speaker("alice"), "farm", "bob", Access.READ)
+    reading = team.memory("bob", "farm")
+    for write in (
+        lambda: reading.record_message("pumps", "user", ORCHARD),
+        lambda: reading.memories.add("Kowalski is called in March."),
+        lambda: reading.core.update("user", "name", "Bob"),
+    ):
+        with pytest.raises(SpaceReadOnlyError, match="farm"):
+            write()
+    assert not reading.search("Kowalski").hits
+    team.team.grant(team.speaker("alice"), "farm", "bob", Access.WRITE)
+    team.memory("bob", "farm").record_message("pumps", "user", ORCHARD)
+    assert len(team.memory("alice").search("irrigation pump").hits) == 1
+
+
+def test_groups_bring_their_members_in_and_taking_back_puts_them_out(team: Crew) -> None:
+    team.team.create_space(team.speaker("alice"), "farm")
+    alice = team.speaker("alice")
+    assert team.team.put_group(alice, "growers", add=["bob"]) == {"growers": ["bob"]}
+    team.team.grant(alice, "farm", "growers", Access.WRITE)
+    team.memory("bob", "farm").record_message("pumps", "user", ORCHARD)
+    assert ("farm", Access.WRITE) in [(space.name, access) for space, access in team.speaker("bob").spaces]
+    assert [(grant.name, grant.is_group) for grant in team.team.grants(alice, "farm")] == [
+        ("alice", False),
+        ("growers", True),
+    ]
+    team.team.put_group(alice, "growers", remove=["bob"])
+    with pytest.raises(NotFoundError):
+        team.memory("bob", "farm")
+    team.team.put_group(alice, "growers", add=["bob"])
+    team.team.revoke(alice, "farm", "growers")
+    assert not team.memory("bob").search("irrigation").hits
+
+
+def test_a_private_space_is_granted_to_nobody(team: Crew) -> None:
+    with pytest.raises(UsageError, match="private"):
+        team.team.grant(team.speaker("alice"), "alice", "bob", Access.READ)
+    with pytest.raises(NotFoundError):
+        team.team.grant(team.team.operator(), "alice", "bob", Access.READ)
+
+
+def test_keys_expire_are_revoked_and_replaced(team: Crew, tmp_path: Path, shared_database: str, tenant: str) -> None:
+    bob = team.speaker("bob")
+    soon = datetime.now(UTC) + timedelta(hours=1)
+    short = team.team.create_key(bob, expires=soon)
+    assert team.team.speaker(short.secret).principal.name == "bob"
+    later = Team(
+        tmp_path, settings={"store": shared_database, "tenant": tenant, "embedder": "none"}, env={}, now=lambda: soon
+    )
+    with later, pytest.raises(KeyRefusedError):
+        later.speaker(short.secret)
+
+    new = team.team.rotate_key(bob, short.key.id)
+    assert team.team.speaker(new.secret).scopes == short.key.scopes
+    with pytest.raises(KeyRefusedError):
+        team.team.speaker(short.secret)
+    assert team.team.revoke_key(bob, new.key.prefix).revoked is not None
+    for secret in (new.secret, "", "hk_", new.secret[:-1], f"{new.secret} "):
+        with pytest.raises(KeyRefusedError):
+            team.team.speaker(secret)
+    with pytest.raises(UsageError):
+        team.team.rotate_key(bob, new.key.id)
+
+
+def test_no_key_makes_one_that_may_do_more(team: Crew) -> None:
+    bob = team.speaker("bob")
+    weak = team.team.create_key(bob, scopes=[KeyScope.KEYS, KeyScope.READ], spaces=["common"])
+    speaker = team.team.speaker(weak.secret)
+    assert [space.name for space, _ in speaker.spaces] == ["common"]
+    with pytest.raises(ScopeError, match="record"):
+        team.team.create_key(speaker, scopes=[KeyScope.RECORD])
+    with pytest.raises(ScopeError):
+        team.team.create_key(speaker, scopes=[KeyScope.READ], spaces=["bob"])
+    with pytest.raises(UsageError):
+        team.team.create_key(speaker, scopes=[KeyScope.READ], spaces=[])
+    with pytest.raises(ScopeError):
+        team.team.rotate_key(speaker, team.keys["bob"][:11])
+    made = team.team.create_key(speaker, scopes=[KeyScope.READ])
+    assert [space.name for space, _ in team.team.speaker(made.secret).spaces] == ["common"]
+    with pytest.raises(NotFoundError):
+        team.team.memory(team.team.speaker(made.secret), "bob")
+
+
+def test_who_manages_a_team_makes_no_key_for_a_person_who_has_one(team: Crew) -> None:
+    alice = team.speaker("alice")
+    with pytest.raises(AccessError, match="bob"):
+        team.team.create_key(alice, "bob")
+    robot = team.team.create_principal(alice, "robot", PrincipalKind.AGENT)
+    key = team.team.create_key(alice, robot.id)
+    assert KeyScope.ADMIN not in key.key.scopes
+    for forbidden in (
+        lambda: team.team.create_principal(team.speaker("bob"), "eve"),
+        lambda: team.team.create_key(team.speaker("bob"), "robot"),
+        lambda: team.team.list_keys(team.speaker("bob"), "alice"),
+        lambda: team.team.put_group(team.speaker("bob"), "gang"),
+        lambda: team.team.grant(team.speaker("bob"), "common", "robot", Access.ADMIN),
+    ):
+        with pytest.raises(ScopeError):
+            forbidden()
+    with pytest.raises(NotFoundError):
+        team.team.revoke_key(team.speaker("bob"), team.keys["alice"][:11])
+
+
+def test_a_key_of_one_team_opens_nothing_of_another(
+    team: Crew, tmp_path: Path, shared_database: str, tenant: str
+) -> None:
+    team.memory("alice", "common").record_message("ops", "user", SECRET)
+    with crew(tmp_path / "other", shared_database, f"{tenant}x", "alice", "carol") as others:
+        # Any process of the server knows whose key it is.
+        assert others.team.speaker(team.keys["bob"]).principal.team == tenant
+        assert not others.memory("carol").search("staging password").hits
+        carol = others.speaker("carol")
+        for name in (team.speaker("bob").own.id, team.speaker("bob").own.name):
+            with pytest.raises(NotFoundError):
+                others.team.memory(carol, name)
+        assert {one.name for one in others.team.principals(others.speaker("alice"))} == {"alice", "carol"}
+        with pytest.raises(KeyRefusedError):
+            others.team.speaker_of("bob@example.org")
+
+
+def test_a_login_speaks_by_its_address(team: Crew) -> None:
+    team.join("dora", email="Dora@Example.org")
+    assert team.team.speaker_of("dora@example.ORG ").principal.name == "dora"
+    with pytest.raises(KeyRefusedError):
+        team.team.speaker_of("nobody@example.org")
+    with pytest.raises(UsageError, match="address"):
+        team.join("dora2", email="dora@example.org")
+
+
+def test_what_was_there_before_the_team_is_shown_to_nobody_unasked(
+    tmp_path: Path, shared_database: str, tenant: str
+) -> None:
+    from harken.engine import Harken
+
+    settings = {"store": shared_database, "tenant": tenant, "embedder": "none"}
+    with Harken(tmp_path, settings=settings, env={}) as alone:
+        alone.record_message("ops", "user", SECRET)
+    with crew(tmp_path, shared_database, tenant, "alice", "bob") as found:
+        assert not found.memory("bob").search("staging password").hits
+        assert [hit.entry.text for hit in found.memory("alice").search("staging password").hits] == [SECRET]
+        found.team.grant(found.speaker("alice"), "common", "everyone", Access.READ)
+        [hit] = found.memory("bob").search("staging password").hits
+        assert hit.entry.trust is Trust.IMPORTED
+        assert hit.origin is not None
+        assert hit.origin.space == "common"
+
+
+def test_two_people_write_into_one_space_at_once_and_nothing_is_lost(team: Crew) -> None:
+    def write(name: str) -> None:
+        for number in range(15):
+            team.memory(name, "common").record_message(f"of {name}", "user", f"Reading {number} of the {name} meter.")
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(write, ("alice", "bob")))
+    seen = team.memory("bob", "common")
+    assert seen.maintenance.status().counts.messages == 30
+    hits = seen.search("Reading of the alice meter", limit=40).hits
+    assert {hit.entry.author for hit in hits} == {"alice", "bob"}
+    assert all(hit.origin is not None and hit.origin.by == hit.entry.author for hit in hits)
+
+
+def test_the_use_of_a_key_is_noted_once_a_minute(tmp_path: Path, shared_database: str, tenant: str) -> None:
+    clock = [datetime(2026, 5, 1, 12, tzinfo=UTC)]
+    settings = {"store": shared_database, "tenant": tenant, "embedder": "none"}
+    secret = ""
+    moments = []
+    for later in (0, 30, 90):
+        moment = clock[0] + timedelta(seconds=later)
+        with Team(tmp_path, settings=settings, env={}, now=lambda at=moment: at) as team:
+            operator = team.operator()
+            if not secret:
+                team.create_principal(operator, "alice")
+                secret = team.create_key(operator, "alice").secret
+            team.speaker(secret)
+        with Team(tmp_path, settings=settings, env={}) as team:
+            moments.append(team.list_keys(team.operator(), "alice")[0].last_used)
+    assert moments == [clock[0], clock[0], clock[0] + timedelta(seconds=90)]

@@ -1,0 +1,156 @@
+"""The clients that are made of the operations: held against them, and run against a real server."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from test_team_access import tool
+
+from harken.client import ApiError, AsyncHarkenClient, HarkenClient
+from harken.errors import EndpointError
+from harken.serve.operations.registry import TEAM_OPERATIONS
+from team_server import Served, listening, serving_team
+
+pytestmark = pytest.mark.no_cover
+TYPESCRIPT = Path(__file__).resolve().parents[2] / "clients" / "typescript"
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory, shared_database: str) -> Iterator[Served]:
+    with serving_team(tmp_path_factory.mktemp("clients"), shared_database, "clients") as served:
+        yield served
+
+
+@pytest.fixture(scope="module")
+def address(served: Served) -> Iterator[str]:
+    with listening(served.app) as url:
+        yield url
+
+
+def test_what_is_made_of_the_operations_is_up_to_date() -> None:
+    for path, content in tool("clients").files().items():
+        assert path.read_text(encoding="utf-8") == content, f"run tools/clients.py: {path.name}"
+
+
+def test_each_verb_is_a_method_of_both_clients() -> None:
+    for name in TEAM_OPERATIONS:
+        assert callable(getattr(HarkenClient, name))
+        assert callable(getattr(AsyncHarkenClient, name))
+    own = {name for name, _ in inspect.getmembers(HarkenClient, callable) if not name.startswith("_")}
+    assert own == {*TEAM_OPERATIONS, "call", "pages", "close", "in_space"}
+
+
+def test_a_blocking_client_records_recalls_and_pages(address: str, served: Served) -> None:
+    with HarkenClient(address, served.keys["bob"]) as harken:
+        said = harken.record("log", "user", "Staging is called Zanzibar.")
+        assert harken.show(said["id"])["messages"][0]["text"] == "Staging is called Zanzibar."
+        assert "Zanzibar" in harken.recall("What is staging called?")["text"]
+        for content in ("Ilse bakes bread.", "Owls hoot at night.", "Red paint peels off."):
+            harken.remember(content)
+        pages = list(harken.pages("memories", limit=2))
+        assert [len(page["memories"]) for page in pages] == [2, 1]
+        shared = harken.in_space("written").remember("We release on Tuesdays.")
+        assert shared["outcome"] == "added"
+        with pytest.raises(ApiError) as refused:
+            harken.in_space("shared").remember("Not here.")
+        assert (refused.value.status, refused.value.kind) == (403, "urn:harken:problem:forbidden")
+        with pytest.raises(ApiError) as missing:
+            harken.show("ffffffffffff")
+        assert missing.value.status == 404
+        with pytest.raises(TypeError, match="by place"):
+            harken.search("a", "b")  # type: ignore[misc]
+
+
+def test_an_awaited_client_does_the_same(address: str, served: Served) -> None:
+    async def ask() -> list[int]:
+        async with AsyncHarkenClient(address, served.keys["ann"]) as harken:
+            await asyncio.gather(*(harken.record("many", "user", f"Line {number}.") for number in range(8)))
+            assert (await harken.whoami())["principal"]["name"] == "ann"
+            talk = (await harken.conversations(agent="api"))["conversations"][0]
+            return [len(page["messages"]) async for page in harken.pages("read_conversation", id=talk["id"], limit=5)]
+
+    assert asyncio.run(ask()) == [5, 3]
+
+
+def test_what_was_done_and_not_heard_is_not_done_again(address: str, served: Served) -> None:
+    """A transport that loses the answers of the first attempts, after the server has given them."""
+    real, lost = httpx.HTTPTransport(), iter((True, True, False))
+
+    class Losing(httpx.BaseTransport):
+        def handle_request(self, request: httpx.Request) -> httpx.Response:
+            response = real.handle_request(request)
+            response.read()
+            if next(lost):
+                raise httpx.ReadError("lost", request=request)
+            return response
+
+        def close(self) -> None:
+            real.close()
+
+    with HarkenClient(address, served.keys["eve"], transport=Losing()) as harken:
+        said = harken.record("log", "user", "Said once.")
+    with HarkenClient(address, served.keys["eve"]) as harken:
+        assert [each["text"] for each in harken.show(said["conversation_id"])["messages"]] == ["Said once."]
+
+
+def test_it_comes_back_when_it_is_told_to_and_gives_up_in_the_end() -> None:
+    told = iter(((429, {"retry-after": "0"}), (503, {}), (200, {})))
+
+    def answer(_request: httpx.Request) -> httpx.Response:
+        status, headers = next(told)
+        return httpx.Response(status, headers=headers, json={"done": True})
+
+    with HarkenClient("http://team.example.org", "hk_", transport=httpx.MockTransport(answer)) as harken:
+        assert harken.call("whoami") == {"done": True}
+    busy = httpx.MockTransport(lambda _request: httpx.Response(503, text="<html>"))
+    with HarkenClient("http://team.example.org", "hk_", attempts=2, transport=busy) as harken:
+        with pytest.raises(ApiError) as refused:
+            harken.whoami()
+        assert (refused.value.status, refused.value.kind) == (503, "about:blank")
+
+    def gone(request: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectError("gone", request=request)
+
+    unheard = HarkenClient("http://team.example.org", "hk_", attempts=2, transport=httpx.MockTransport(gone))
+    with unheard as harken, pytest.raises(EndpointError, match="cannot be reached"):
+        harken.whoami()
+
+
+SCRIPT = """
+import {{ ApiError, HarkenClient }} from {module};
+const harken = new HarkenClient({{ url: {url}, key: {key} }});
+const said = await harken.record({{ conversation: "node", role: "user", text: "  Kept as it is.\\n" }});
+const shown = await harken.show({{ id: said.id }});
+const contents = ["Ilse bakes bread.", "Owls hoot at night.", "Red paint peels off."];
+for (const content of contents) await harken.inSpace("written").remember({{ content }});
+const pages = [];
+for await (const page of harken.inSpace("written").pages("memories", {{ limit: 2 }})) pages.push(page.memories.length);
+let refused = null;
+try {{ await harken.inSpace("hidden").remember({{ content: "Not here." }}); }}
+catch (error) {{ refused = [error instanceof ApiError, error.status, error.type, error.detail]; }}
+console.log(JSON.stringify({{ text: shown.messages[0].text, pages, refused, printed: JSON.stringify(harken) }}));
+"""
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="no node: THE TYPESCRIPT CLIENT IS NOT TRIED")
+def test_the_typescript_client_does_the_same_in_node(address: str, served: Served, tmp_path: Path) -> None:
+    values = {"module": str(TYPESCRIPT / "harken.js"), "url": address, "key": served.keys["bob"]}
+    script = tmp_path / "asks.mjs"
+    script.write_text(SCRIPT.format(**{name: json.dumps(value) for name, value in values.items()}), encoding="utf-8")
+    ran = subprocess.run(["node", str(script)], capture_output=True, text=True, timeout=120, check=False)
+    assert ran.returncode == 0, ran.stderr
+    found: dict[str, Any] = json.loads(ran.stdout)
+    assert found["text"] == "  Kept as it is.\n"
+    assert sum(found["pages"]) >= 3
+    assert found["pages"][0] == 2
+    assert found["refused"][:3] == [True, 404, "urn:harken:problem:not-found"]
+    assert served.keys["bob"] not in found["printed"]
