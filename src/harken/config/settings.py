@@ -51,6 +51,7 @@ class Settings(SettingsSection):
     rag: sections.RagConfig = DEFAULTS
     hooks: sections.HooksConfig = DEFAULTS
     serve: sections.ServeConfig = DEFAULTS
+    oidc: sections.OidcConfig = DEFAULTS
     webhooks: sections.WebhooksConfig = DEFAULTS
     chat: sections.ChatConfig = DEFAULTS
     assemble: sections.AssembleConfig = DEFAULTS
