@@ -26,6 +26,7 @@ from harken.storage.tables import (
     joined,
     journal_files,
     messages,
+    metadata,
     reader,
     same,
     segments,
@@ -391,4 +392,11 @@ def stray_rows(tx: Transaction, fix: bool) -> int:
         count += int(tx.connection.execute(select(func.count()).select_from(table).where(lost)).scalar_one())
         if fix:
             tx.connection.execute(delete(table).where(lost))
+    return count
+
+
+def drop_everything(tx: Transaction) -> int:
+    """Delete all rows of the tenant, and its full text; how many that were."""
+    count = sum(tx.delete(table) for table in metadata.sorted_tables)
+    tx.text.rebuild(tx.connection)
     return count

@@ -1,7 +1,7 @@
-"""Signing in to a team's pages by an OpenID provider: code flow with PKCE, state and nonce; who it is follows from the email.
+"""Signing in to a team's pages by an OpenID provider: code flow with PKCE, state and nonce; the email tells who it is.
 
-The provider is asked by Authlib; what it says is believed only where it is signed by its keys, meant for us, and of this very
-attempt of this very browser.
+The provider is asked by Authlib; what it says is believed only where it is signed by its keys, meant for us, and of this
+very attempt of this very browser.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class Provider:
             "iss": {"essential": True, "value": self.config.issuer},
             "aud": {"essential": True, "value": self.config.client_id},
             "nonce": {"essential": True, "value": attempt.nonce},
-            **dict.fromkeys(("sub", "exp", "iat"), {"essential": True}),
+            **{name: {"essential": True} for name in ("sub", "exp", "iat")},
         }
         jwt.JWTClaimsRegistry(leeway=_LEEWAY_SECONDS, **expected).validate(read.claims)
         party = read.claims.get("azp", self.config.client_id)
@@ -138,7 +138,7 @@ class Provider:
             answer = client.get(url, withhold_token=not with_token)
             answer.raise_for_status()
             told = answer.json()
-        except (*_failures(), ValueError) as error:
+        except _failures() as error:
             raise LoginError("The provider does not answer.") from error
         if not isinstance(told, dict):
             raise LoginError("The provider does not answer as it has to.")
@@ -162,7 +162,7 @@ class Provider:
 def _failures() -> tuple[type[Exception], ...]:
     from authlib.integrations.httpx_client._compat import httpx2
 
-    return (httpx2.HTTPError,)
+    return httpx2.HTTPError, ValueError
 
 
 @dataclass(slots=True)
@@ -259,8 +259,9 @@ class OidcLogin:
         self._begun[_hash(state)] = attempt
 
     def _refused(self, error: AccessError) -> Response:
-        page = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>Harken</title><p role="alert">{sentence_of(error)}</p>'
-        return HTMLResponse(f'{page}<p><a href="{PREFIX}{SIGN_IN}">Sign in</a></p></html>', 403)
+        head = '<!doctype html><html lang="en"><meta charset="utf-8"><title>Harken</title>'
+        why = f'<p role="alert">{sentence_of(error)}</p><p><a href="{PREFIX}{SIGN_IN}">Sign in</a></p>'
+        return HTMLResponse(f"{head}{why}</html>", 403)
 
 
 def _hash(state: str) -> str:
