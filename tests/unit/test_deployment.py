@@ -100,7 +100,9 @@ def test_what_compose_runs_there_is(cli: CommandLine, tmp_path: Path, service: s
     there_is(cli, described["command"])
     assert described["read_only"] is True
     assert described["cap_drop"] == ["ALL"]
-    variables = {name: re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", value) for name, value in described["environment"].items()}
+    variables = {
+        name: re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", value) for name, value in described.get("environment", {}).items()
+    }
     are_settings(variables, tmp_path)
 
 
@@ -135,7 +137,7 @@ def test_what_the_chart_runs_there_is_and_its_variables_are_settings(
 ) -> None:
     found = list(containers(rendered(values)))
     for each in found:
-        there_is(cli, [str(word) for word in each["args"] if not str(word).startswith("harken_")][:3])
+        there_is(cli, list(map(str, each["args"])))
         plain = {one["name"]: one["value"] for one in each["env"] if "value" in one}
         are_settings({**plain, "HARKEN_STORE": "postgresql://app@db/harken"}, tmp_path)
         assert each["securityContext"]["readOnlyRootFilesystem"] is True

@@ -63,16 +63,21 @@ def serve_team(session: CommandSession, given: Mapping[str, Any], wait_seconds: 
     """
     try:
         from harken.serve.http.hosting import TeamHost
-        from harken.serve.http.team import make_team_app
+        from harken.serve.http.team import TeamServer, make_team_app
+        from harken.serve.viewer.oidc import oidc_login
+        from harken.serve.viewer.team import Login
     except ModuleNotFoundError as error:
         raise MissingExtraError("A team's server", "server") from error
 
     overrides = {**session.overrides, **{f"serve.{name}": value for name, value in given.items()}}
     settings = CommandSession(session.home, overrides).settings()
     with _team_opened(session, overrides, wait_seconds, is_unwalled) as opened:
-        host = TeamHost(
-            make_team_app(opened, settings), settings.serve, lambda url: session.note(f"Serving {opened.name} on {url}")
-        )
+
+        def logins(server: TeamServer) -> list[Login]:
+            return [oidc_login(settings.oidc, opened, server.sessions)] if settings.oidc.issuer else []
+
+        app = make_team_app(opened, settings, logins)
+        host = TeamHost(app, settings.serve, lambda url: session.note(f"Serving {opened.name} on {url}"))
         host.check()
         host.run()
 

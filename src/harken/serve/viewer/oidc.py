@@ -1,7 +1,7 @@
 """Signing in to a team's pages by an OpenID provider: code flow with PKCE, state and nonce; the email tells who it is.
 
-The provider is asked by Authlib; what it says is believed only where it is signed by its keys, meant for us, and of this
-very attempt of this very browser.
+The provider is asked by Authlib; what it says is believed only where it is signed by its keys, meant for us, and of
+this very attempt of this very browser.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class Provider:
 
     def _read(self, client: OAuth2Client, url: str, with_token: bool = False) -> dict[str, Any]:
         try:
-            answer = client.get(url, withhold_token=not with_token)
+            answer = client.request("GET", url, withhold_token=not with_token)
             answer.raise_for_status()
             told = answer.json()
         except _failures() as error:
