@@ -16,20 +16,23 @@ from typing import TYPE_CHECKING, Any, Self
 
 from harken.config.settings import environment, load_settings
 from harken.engine.engine import Harken
+from harken.engine.erasing import Erased, Erasing, ExportedPerson
 from harken.engine.members import Members, hash_of
 from harken.engine.requests import Requests
+from harken.engine.sharing import Sharing
 from harken.engine.team_lookups import Reach
 from harken.engine.team_memory import Seat, TeamMemory
-from harken.errors import KeyRefusedError, NotFoundError, StoreError
+from harken.engine.team_workers import TeamWorkers, retain
+from harken.errors import KeyRefusedError, NotFoundError, StoreError, UsageError
 from harken.log import Log
 from harken.model.provenance import Provenance
-from harken.model.team import COMMON, EVERY_SCOPE, Access, Principal, PrincipalKind, Speaker, TeamSpace
+from harken.model.team import COMMON, EVERY_SCOPE, Access, KeyScope, Principal, PrincipalKind, Speaker, TeamSpace
 from harken.storage.entries import has_entries
 from harken.storage.open import open_server
 from harken.storage.team import people
 from harken.storage.team.keys import USED_EVERY, note_used
-from harken.storage.team.origins import NamedOrigin, origins_of
-from harken.storage.team.spaces import list_spaces, readable_spaces
+from harken.storage.team.origins import NamedOrigin, drop_origins, origins_of
+from harken.storage.team.spaces import drop_space, list_spaces, readable_spaces
 
 if TYPE_CHECKING:
     from harken.providers.embedder import Embedder
@@ -93,6 +96,10 @@ class Team(Members):
         self._behind = ThreadPoolExecutor(1, "harken-team")
         self._readers = ThreadPoolExecutor(_READERS, "harken-spaces")
         self._noted: dict[str, datetime] = {}
+        self._sharing = Sharing(self._control, self.opened, now)
+        self._erasing = Erasing(self._control, self.opened, self._close_space, now)
+        ports = self.opened, self._all_spaces, self._server.listen_to_all, self.retain
+        self._workers = TeamWorkers(self.name, *ports)
 
     def operator(self, team: str | None = None) -> Speaker:
         """Whoever holds the database: may manage everything in a team, that of the settings unless one is named.
@@ -178,8 +185,103 @@ class Team(Members):
             return TeamMemory(self.opened(each), Seat(speaker, each, Access.READ))
 
         whose = partial(self._whose_words, speaker, named)
-        reach = Reach(named.id, lambda: [read(each) for each in others], self._readers, whose)
+        team, sharing = speaker.principal.team, self._sharing
+        copies = partial(sharing.copies, team, named.id), partial(sharing.forget_copies, team)
+        reach = Reach(named.id, lambda: [read(each) for each in others], self._readers, whose, *copies)
         return TeamMemory(self.opened(named), Seat(speaker, named, access), reach)
+
+    def share(self, by: Speaker, uid: str, to: str) -> str:
+        """Copy a message, exchange, conversation, memory or ended experience into a space, by its id or how it begins.
+
+        It says there whose words they are, and by whom and when they were shared. What has a copy there already gets
+        no second one.
+
+        Returns:
+            The id of the copy: a message's, a memory's, or that of the conversation which holds what was copied.
+        Raises:
+            NotFoundError: there is nothing of that id, or no space of that name, that they may see.
+            ScopeError: they may not write there.
+            UsageError: it stands there already, or is an experience that is still open.
+        """
+        return self._sharing.share(by, uid, to)
+
+    def unshare(self, by: Speaker, uid: str, space: str | None = None) -> list[str]:
+        """Forget the copies of something, or those in one space, by the id of either; the ids of what is gone.
+
+        Who said it, who shared it and who administers the space may do so.
+
+        Raises:
+            NotFoundError: there is no such copy, or none that they may take back.
+        """
+        return self._sharing.unshare(by, uid, space)
+
+    def export_principal(self, by: Speaker, principal: str, target: Path) -> ExportedPerson:
+        """Write everything of a principal to new files: oneself, or whoever manages the team.
+
+        Raises:
+            NotFoundError: there is nobody of that name.
+            UsageError: a file exists.
+        """
+        by.require(KeyScope.READ)
+        return self._erasing.export(self._person(by, principal), target)
+
+    def erase_principal(self, by: Speaker, principal: str) -> Erased:
+        """Erase a principal: no word of theirs stays in any table, nor their name.
+
+        Their private space goes whole. In shared spaces goes what they have said, saved, set or changed, copies that
+        anybody has made of their words among it; what they have shared of others' words stays, without their name.
+
+        Raises:
+            NotFoundError: there is nobody of that name.
+        """
+        by.require(KeyScope.FORGET)
+        return self._erasing.erase(self._person(by, principal))
+
+    def _person(self, by: Speaker, name: str) -> Principal:
+        """The principal of a name or id, if it is who asks, or they manage the team."""
+        if name in (by.principal.id, by.principal.name) and not by.is_operator:
+            return by.principal
+        self._need_admin(by)
+        with self._control.reading(by.principal.team) as tx:
+            return people.find_principal(tx, name)
+
+    def delete_space(self, by: Speaker, space: str) -> TeamSpace:
+        """Delete a shared space with everything in it.
+
+        Raises:
+            NotFoundError: there is none of that name that they may see.
+            UsageError: it is the common one, or somebody's private space.
+        """
+        by.require(KeyScope.ADMIN, KeyScope.FORGET)
+        found = by.space(space, Access.ADMIN)
+        if found.is_private or found.id == COMMON:
+            raise UsageError(f"{found.name} cannot be deleted. A private space goes with its owner: harken erase NAME")
+        self._erasing.drop(found)
+        with self._control.writing(found.team) as tx:
+            drop_origins(tx, found.id)
+            drop_space(tx, found.id)
+        return found
+
+    def retain(self) -> int:
+        """Forget what is older than its space keeps it; how many records that was."""
+        return sum(
+            retain(self.opened(space), space.retention_days, self._now())
+            for space in self._all_spaces()
+            if space.retention_days is not None
+        )
+
+    def _all_spaces(self) -> list[TeamSpace]:
+        with self._control.reading(self.name) as tx:
+            return list_spaces(tx)
+
+    def start_workers(self) -> None:
+        """Embed and summarize in all spaces in the background from now on, and forget what is kept no longer."""
+        self._workers.start()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a worker of this process is at work."""
+        return self._workers.is_busy
 
     def _whose_words(
         self, speaker: Speaker, here: TeamSpace, asked: Sequence[tuple[str, Sequence[str]]]
@@ -221,6 +323,12 @@ class Team(Members):
                 del self._spaces[tenant]
                 known.harken.close()
 
+    def _close_space(self, space: TeamSpace) -> None:
+        with self._lock:
+            known = self._spaces.pop(space.tenant, None)
+        if known is not None and known.harken is not self._first:
+            known.harken.close()
+
     def _holds_something(self, space: TeamSpace) -> bool:
         with self._server.of_tenant(space.tenant).reading() as tx:
             return has_entries(tx)
@@ -240,6 +348,7 @@ class Team(Members):
 
     def close(self) -> None:
         """Stop the workers and give everything back."""
+        self._workers.stop()
         self._behind.shutdown()
         self.requests.close()
         self._readers.shutdown()

@@ -12,7 +12,7 @@ from harken.engine.archive import Archive
 from harken.engine.maintenance import Maintenance, StoreStatus
 from harken.errors import NotFoundError
 from harken.log import Log
-from harken.model.conversations import Message
+from harken.model.conversations import Message, Tombstone
 from harken.model.experiences import EXPERIENCE, Experience
 from harken.model.lookups import ConversationFilter, ListedConversation, Page, Rule, RuleState, Surroundings
 from harken.model.provenance import Provenance
@@ -20,11 +20,14 @@ from harken.search.union import in_one_order, trust_here
 from harken.sources.experiences.experiences import Experiences
 from harken.sources.memories.memories import FoundMemory, Memories
 from harken.sources.memories.memory import Memory
+from harken.storage.conversations import each_message_of
+from harken.storage.team.origins import Origin
 
 if TYPE_CHECKING:
     from harken.chat.details import DetailsPage
     from harken.engine.team_memory import TeamMemory
     from harken.model.arguments import DetailsWanted
+    from harken.record.forget import ForgetPlan, Forgotten
 
 _Found = TypeVar("_Found")
 _MOST_LISTED = 1000
@@ -39,12 +42,16 @@ class Reach:
         space: the id of that one.
         others: opens the others, which are read and no more.
         whose: tells of things, each named by its space and its ids, whose they are; None of one's own.
+        copies: finds the copies of records of the space at hand that were shared, by the records' ids.
+        forget_copies: forgets copies.
     """
 
     space: str
     others: Callable[[], Sequence[TeamMemory]]
     threads: Executor
     whose: Callable[[Sequence[tuple[str, Sequence[str]]]], list[Provenance | None]]
+    copies: Callable[[Sequence[str]], list[Origin]]
+    forget_copies: Callable[[Sequence[Origin]], list[str]]
 
     def every(self, own: Callable[[], _Found], ask: Callable[[TeamMemory], _Found]) -> list[tuple[str, _Found]]:
         """What each space answers, side by side, its own first; those that have not what is named are left out.
@@ -164,6 +171,12 @@ class TeamMemories(Memories):
         told = self._told([(space, one.memory) for space, one in merged])
         return [replace(one, memory=memory) for (_, one), memory in zip(merged, told, strict=True)]
 
+    def forget(self, uids: Sequence[str]) -> Sequence[str]:
+        """See `Memories.forget`; the copies that were shared go as well."""
+        whole = Memories.forget(self, uids)
+        self.reach.forget_copies(self.reach.copies(whole))
+        return whole
+
     def _told(self, found: Sequence[tuple[str, Memory]]) -> Sequence[Memory]:
         origins = self.reach.whose([(space, (one.uid,)) for space, one in found])
         return [
@@ -186,6 +199,7 @@ class TeamExperiences(Experiences):
         """See `Experiences.forget`."""
         whole = Experiences.show(self, uid).uid
         self.recorder.forget(EXPERIENCE, [whole])
+        self.reach.forget_copies(self.reach.copies([whole]))
         return whole
 
 
@@ -236,6 +250,25 @@ class TeamMaintenance(Maintenance):
             for (_, one), origin in zip(shown, origins, strict=True)
         ]
         return listed, sum(total for _, (_, total) in answers)
+
+    def plan_forget(self, **named: Any) -> ForgetPlan:
+        """See `Maintenance.plan_forget`; the copies that were shared are named with it."""
+        plan = Maintenance.plan_forget(self, **named)
+        if self.reach is None:
+            return plan
+        uids = [grave.uid for grave in plan.tombstones]
+        with self.store.reading() as tx:
+            for grave in plan.tombstones:
+                if isinstance(grave, Tombstone) and grave.kind == "conversation":
+                    uids += [message.uid for message in each_message_of(tx, grave.uid)]
+        return replace(plan, copies=tuple(self.reach.copies(uids)))
+
+    def forget(self, doomed: ForgetPlan, progress: Callable[[int, int], None] = lambda _done, _all: None) -> Forgotten:
+        """See `Maintenance.forget`; the copies that the plan names go as well."""
+        done = Maintenance.forget(self, doomed, progress)
+        if self.reach is not None and doomed.copies:
+            self.reach.forget_copies(doomed.copies)
+        return done
 
     def titles(self, conversation_uids: Sequence[str]) -> dict[str, str]:
         """See `Maintenance.titles`."""

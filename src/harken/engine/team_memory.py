@@ -16,12 +16,14 @@ from harken.model.conversations import (
     Conversation,
     CoreFact,
     Event,
+    Labelled,
     Message,
     MessageType,
     Role,
     SavedRecord,
     Trust,
 )
+from harken.model.marks import Rated
 from harken.model.team import Access, Speaker, TeamSpace
 from harken.storage.ports import Store, Transaction
 from harken.storage.team.origins import Origin, note_origins
@@ -43,6 +45,11 @@ if TYPE_CHECKING:
     from harken.sources.experiences.experiences import Experiences
     from harken.sources.memories.memories import Memories
     from harken.sources.searches import SourceSearcher
+
+
+# What is noted of a conversation's label, beside the conversation: its id, and this.
+LABEL = "#label"
+CORE, LABELLED, RATED = "core", "labelled", "rated"
 
 
 class ReadOnlySpace:
@@ -80,22 +87,27 @@ class Seat:
         """Note who has brought records into a shared space, in the transaction that writes them."""
         if self.space.is_private or self.speaker.is_operator:
             return
+        whose = self.speaker.principal.id
         found = [
-            Origin(self.space.id, event.uid, _kind_of(event), self.speaker.principal.id, _moment_of(event))
+            Origin(self.space.id, uid, kind, whose, at)
             for event in events
-            if isinstance(event, Message | Conversation | CoreFact)
-            or (isinstance(event, SavedRecord) and event.fields is not None)
+            if (written := _written(event))
+            for uid, kind, at in [written]
         ]
         note_origins(tx.connection, self.space.team, found)
 
 
-def _kind_of(event: Event) -> str:
-    return event.source if isinstance(event, SavedRecord) else type(event).__name__.lower()
-
-
-def _moment_of(event: Any) -> datetime:
-    moment: datetime = event.at if hasattr(event, "at") else event.created_at
-    return moment
+def _written(event: Event) -> tuple[str, str, datetime] | None:
+    """The id, the kind and the moment of what has somebody's words; None of what has none."""
+    if isinstance(event, Message | Conversation):
+        return event.uid, type(event).__name__.lower(), event.created_at
+    if isinstance(event, SavedRecord) and event.fields is not None:
+        return event.uid, event.source, event.at
+    if isinstance(event, CoreFact) and event.value is not None:
+        return event.uid, CORE, event.at
+    if isinstance(event, Labelled):
+        return event.conversation_uid + LABEL, LABELLED, event.at
+    return (event.uid, RATED, event.at) if isinstance(event, Rated) else None
 
 
 class TeamMemory(Harken):

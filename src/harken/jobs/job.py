@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 from uuid import uuid4
 
 from harken.errors import (
@@ -241,7 +241,25 @@ class Job(ABC, Generic[Item, Made]):
         return jobs.owned(tx, self.name, [getattr(item, self.row) for item in items], self.owner)
 
 
-AnyWork: TypeAlias = "Job[Any, Any] | SwitchedWork"
+class AnyWork(Protocol):
+    """What a worker does, batch by batch."""
+
+    @property
+    def name(self) -> str:
+        """The kind of work."""
+
+    @property
+    def blocked_reason(self) -> str:
+        """The reason why nothing is done at present, for a person; empty while work goes on."""
+
+    def run_once(self) -> int:
+        """Do one batch; how many items were taken on, 0 when there is nothing to do now."""
+
+    def waiting(self) -> int:
+        """Count the items that are still to be done."""
+
+    def give_back(self) -> None:
+        """Return what was claimed and not finished."""
 
 
 class WorkerState(StrEnum):

@@ -122,6 +122,7 @@ class Background:
     now: Callable[[], datetime]
     _ongoing: frozenset[str] = field(default=frozenset(), init=False)
     _workers: dict[str, Worker] = field(default_factory=dict, init=False)
+    _works: dict[str, SwitchedWork] = field(default_factory=dict, init=False)
     _embedding: EmbedWork | None = field(default=None, init=False)
     _stop_listening: Callable[[], None] | None = field(default=None, init=False)
 
@@ -173,7 +174,7 @@ class Background:
             MissingExtraError, ModelFileError: a model needs what is not there; likewise.
         """
         for name in names:
-            if name not in self._workers and (name != EMBEDDINGS or self.spaces.is_configured):
+            if name not in self._workers and self.has(name):
                 self._start(name)
         if self._stop_listening is None:
             self._stop_listening = self.store.listen(self.wake)
@@ -191,7 +192,7 @@ class Background:
             self._stop_listening()
         for worker in self._workers.values():
             worker.stop()
-        self._workers, self._embedding, self._stop_listening = {}, None, None
+        self._workers, self._works, self._embedding, self._stop_listening = {}, {}, None, None
 
     @property
     def is_busy(self) -> bool:
@@ -278,11 +279,21 @@ class Background:
             **more,
         )
 
+    def has(self, name: str) -> bool:
+        """Whether the settings ask for this work; summaries are always made."""
+        return name != EMBEDDINGS or self.spaces.is_configured
+
+    def work_of(self, name: str) -> SwitchedWork:
+        """The lasting work of a worker, for whoever does it batch by batch."""
+        if name not in self._works:
+            if name == EMBEDDINGS:
+                self._works[name] = SwitchedWork(self.store, EMBED, self._opened_embedding, self.now)
+            else:
+                self._works[name] = self._summarizing(self._summary_work(name, self._vectors_of), is_lasting=True)
+        return self._works[name]
+
     def _start(self, name: str) -> None:
-        if name == EMBEDDINGS:
-            work = SwitchedWork(self.store, EMBED, self._opened_embedding, self.now)
-        else:
-            work = self._summarizing(self._summary_work(name, self._vectors_of), is_lasting=True)
+        work = self.work_of(name)
         config = self._config()
         seconds = config.summary_poll_seconds if name in SUMMARIZE else config.poll_seconds
         worker = Worker(work, seconds, lambda: self._config().gentle)

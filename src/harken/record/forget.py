@@ -19,6 +19,7 @@ from harken.storage.projects import project_row
 from harken.storage.records.rows import TOPIC, kept_times, topics_with
 from harken.storage.state import SCRUB_DUE, get_setting, set_setting
 from harken.storage.tables import conversations
+from harken.storage.team.origins import Origin
 
 # How many go in one transaction: others wait for the write lock no longer than a second or so.
 _AT_ONCE = 100
@@ -26,10 +27,15 @@ _AT_ONCE = 100
 
 @dataclass(frozen=True, slots=True)
 class ForgetPlan:
-    """A tombstone for each message, saved record or whole conversation to be forgotten; how many messages that is."""
+    """A tombstone for each message, saved record or whole conversation to be forgotten; how many messages that is.
+
+    Attributes:
+        copies: those that were shared, in other spaces of a team, and go as well.
+    """
 
     tombstones: tuple[Grave, ...]
     messages: int
+    copies: tuple[Origin, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

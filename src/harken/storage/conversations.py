@@ -213,6 +213,12 @@ def messages_holding(tx: Transaction, words: Sequence[str]) -> Iterator[tuple[st
     return ((row.uid, row.text) for row in rows)
 
 
+def messages_before(tx: Transaction, moment: datetime, limit: int) -> list[str]:
+    """The ids of so many messages that are older than a moment, the oldest first."""
+    older = tx.select(messages.c.uid).where(messages.c.created_at < moment).order_by(messages.c.created_at)
+    return list(tx.connection.scalars(older.limit(limit)))
+
+
 def read_page(tx: Transaction, conversation_uid: str, offset: int, limit: int) -> tuple[list[Message], int]:
     """So many messages of a conversation from a place on, oldest first, and how many it has in all."""
     mine = conversations.c.uid == conversation_uid

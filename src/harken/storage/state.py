@@ -26,6 +26,7 @@ from harken.storage.tables import (
     joined,
     journal_files,
     messages,
+    metadata,
     reader,
     same,
     settings,
@@ -375,3 +376,10 @@ def redaction_counts(metadata: Iterable[Mapping[str, Any]]) -> dict[str, int]:
             if isinstance(amount, int):
                 counts[f"redacted:{kind}"] = counts.get(f"redacted:{kind}", 0) + amount
     return counts
+
+
+def drop_everything(tx: Transaction) -> int:
+    """Delete all rows of the tenant, and its full text; how many that were."""
+    count = sum(tx.delete(table) for table in metadata.sorted_tables)
+    tx.text.rebuild(tx.connection)
+    return count

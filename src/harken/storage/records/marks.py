@@ -63,12 +63,18 @@ def all_ratings(tx: Transaction) -> list[Rated]:
     return [one for each in told.values() for one in in_force(each)]
 
 
-def drop_ratings(tx: Transaction, *, folder: str | None = None, ref_uids: Sequence[str] = ()) -> None:
-    """Remove the verdicts of a folder, or those on some things."""
+def drop_ratings(
+    tx: Transaction, *, folder: str | None = None, ref_uids: Sequence[str] = (), uids: Sequence[str] = ()
+) -> None:
+    """Remove the verdicts of a folder, those on some things, or some by their ids."""
     if folder is not None:
         tx.delete(ratings, ratings.c.conversation_uid == folder)
     for batch in batches(ref_uids):
         tx.delete(ratings, ratings.c.ref_uid.in_(batch))
+    for batch in batches(uids):
+        judged = set(tx.connection.scalars(tx.select(ratings.c.ref_uid).where(ratings.c.uid.in_(batch))))
+        tx.delete(ratings, ratings.c.uid.in_(batch))
+        weigh_anew(tx, judged)
 
 
 def weigh_anew_in(tx: Transaction, folders: Collection[str]) -> None:

@@ -213,6 +213,12 @@ def kept_uid(tx: Transaction, source: str, beginning: str) -> str:
     raise NotFoundError(f"{what}. Ids are printed by: harken {source} list")
 
 
+def kept_before(tx: Transaction, source: str, moment: datetime) -> list[str]:
+    """The ids of the records of a source that were not changed since a moment."""
+    kept = KEPT[source].table
+    return list(tx.connection.scalars(tx.select(kept.c.uid).where(kept.c.updated_at < moment)))
+
+
 def _kept_of(tx: Transaction, source: str, row: Row[Any], known: dict[int, ProjectIdentity]) -> SavedRecord:
     """The record that a whole row of its source's table holds; `known` gains the project that it needs."""
     if row.project_id is not None and row.project_id not in known:

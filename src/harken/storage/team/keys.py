@@ -74,6 +74,11 @@ def end_key(tx: TeamTransaction, key_id: str, at: datetime) -> None:
     tx.update(keys, keys.c.id == key_id, keys.c.revoked.is_(None), revoked=at)
 
 
+def end_keys(tx: TeamTransaction, principal: str, at: datetime) -> None:
+    """Revoke all keys of a principal from a moment on."""
+    tx.update(keys, keys.c.principal == principal, keys.c.revoked.is_(None), revoked=at)
+
+
 def expire_key(tx: TeamTransaction, key_id: str, at: datetime) -> None:
     """Let a key expire at a moment, unless it does before."""
     tx.update(keys, keys.c.id == key_id, or_(keys.c.expires.is_(None), keys.c.expires > at), expires=at)

@@ -1,0 +1,188 @@
+"""Taking a person's words out of a team: a file of them first, then every space, key and name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harken.engine.engine import Harken
+from harken.engine.sharing import CONVERSATION, MESSAGE, forget_in
+from harken.engine.team_memory import CORE, LABEL, LABELLED, RATED
+from harken.errors import NotFoundError, UsageError
+from harken.journal.export import export_to_file
+from harken.model.conversations import Labelled, Titled
+from harken.model.team import Principal, TeamSpace
+from harken.storage.conversations import find_conversation, find_message
+from harken.storage.records.marks import drop_ratings
+from harken.storage.records.rows import find_kept
+from harken.storage.state import drop_everything
+from harken.storage.team import people
+from harken.storage.team.keys import drop_keys, end_keys
+from harken.storage.team.origins import Origin, brought_by, drop_origins, let_go
+from harken.storage.team.spaces import drop_grants_of, drop_space, list_spaces
+
+if TYPE_CHECKING:
+    from harken.storage.team.control import ControlTables
+
+SHARED_SUFFIX = ".shared.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class Erased:
+    """What erasing a principal took away.
+
+    Attributes:
+        spaces: how many private spaces, whole.
+        records: how many records in shared spaces were theirs, copies of their words among them.
+    """
+
+    principal: str
+    spaces: int
+    records: int
+
+    def view(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        return {"erased": self.principal, "spaces": self.spaces, "records": self.records}
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedPerson:
+    """The files with everything that was a principal's.
+
+    Attributes:
+        private: an export of their private space, which `harken import jsonl` takes.
+        shared: their words in shared spaces, a line of JSON each; None where there are none.
+    """
+
+    private: Path
+    shared: Path | None
+    messages: int
+    shared_records: int
+
+    def view(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        shared = str(self.shared) if self.shared else None
+        return {
+            "file": str(self.private),
+            "messages": self.messages,
+            "shared_file": shared,
+            "shared": self.shared_records,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Erasing:
+    """Exports and erases principals.
+
+    Args:
+        opened: opens a space.
+        closed: lets an open space go.
+    """
+
+    control: ControlTables
+    opened: Callable[[TeamSpace], Harken]
+    closed: Callable[[TeamSpace], None]
+    now: Callable[[], datetime]
+
+    def export(self, principal: Principal, target: Path) -> ExportedPerson:
+        """Write everything of a principal to new files: their private space, and their words in shared ones.
+
+        Raises:
+            UsageError: a file exists.
+            StoreError: it cannot be written.
+        """
+        beside = target.with_name(target.name + SHARED_SUFFIX)
+        if beside.exists():
+            raise UsageError(f"{beside} exists. Name a file that does not.")
+        private, found = self._of(principal)
+        if not private:
+            raise NotFoundError(f"{principal.name} has no private space.")
+        harken = self.opened(private[0])
+        done = export_to_file(harken.store, target, harken.home, lambda _done, _all: None)
+        lines = [line for origin in found if (line := self._line(principal, origin))]
+        if lines:
+            beside.touch(mode=0o600)
+            beside.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        return ExportedPerson(target, beside if lines else None, done.messages, len(lines))
+
+    def _of(self, principal: Principal) -> tuple[list[TeamSpace], list[Origin]]:
+        """A principal's private spaces, and what is theirs in shared ones."""
+        with self.control.reading(principal.team) as tx:
+            spaces = list_spaces(tx)
+            found = [each for each in brought_by(tx, principal.id) if each.principal == principal.id]
+        private = [space for space in spaces if space.owner == principal.id]
+        shared = {space.id for space in spaces} - {space.id for space in private}
+        return private, [each for each in found if each.space in shared]
+
+    def _line(self, principal: Principal, origin: Origin) -> str:
+        """Somebody's words in a shared space, as a line of JSON; empty where they are gone."""
+        with self.opened(TeamSpace(origin.space, principal.team, "")).store.reading() as tx:
+            facts: dict[str, Any] = {}
+            if origin.kind == MESSAGE and (message := find_message(tx, origin.uid)):
+                facts = {"text": message.text, "conversation": message.conversation_uid}
+            elif origin.kind in ("memory", "experience", "value"):
+                kept = find_kept(tx, origin.kind, [origin.uid]).get(origin.uid)
+                facts = {"fields": dict(kept.fields or {})} if kept else {}
+        head = {"space": origin.space, "kind": origin.kind, "id": origin.uid, "at": origin.at.isoformat()}
+        return json.dumps({**head, **facts}, ensure_ascii=False) if facts else ""
+
+    def erase(self, principal: Principal) -> Erased:
+        """Erase a principal: their keys, then their words, then their name; what breaks off can be begun again."""
+        with self.control.writing(principal.team) as tx:
+            end_keys(tx, principal.id, self.now())
+        private, found = self._of(principal)
+        count = 0
+        for space_id in dict.fromkeys(each.space for each in found):
+            mine = [each for each in found if each.space == space_id]
+            count += len(self._take_out(self.opened(TeamSpace(space_id, principal.team, "")), mine))
+        for space in private:
+            self.drop(space)
+        with self.control.writing(principal.team) as tx:
+            for space in private:
+                drop_origins(tx, space.id)
+                drop_space(tx, space.id)
+            drop_grants_of(tx, principal.id)
+            drop_keys(tx, principal.id)
+            let_go(tx, principal.id)
+            people.drop_principal(tx, principal.id)
+        return Erased(principal.name, len(private), count)
+
+    def _take_out(self, harken: Harken, mine: Sequence[Origin]) -> list[str]:
+        """Take somebody's words out of a shared space; the ids of the records that are gone."""
+        gone = forget_in(harken, mine)
+        facts = [each.uid.partition("/") for each in mine if each.kind == CORE]
+        for section, _, key in facts:
+            if any(fact.key == key for fact in harken.core.list(section)):
+                harken.core.delete(section, key)
+                gone.append(f"{section}/{key}")
+        verdicts = [each.uid for each in mine if each.kind == RATED]
+        if verdicts:
+            with harken.store.writing() as tx:
+                drop_ratings(tx, uids=verdicts)
+        left = list(_renamed(harken, mine))
+        if left:
+            harken.recorder.admit([event.conversation_uid for event in left], lambda _tx, _ingest: left)
+        return gone
+
+    def drop(self, space: TeamSpace) -> None:
+        """Delete every row of a space, and let the server free them."""
+        harken = self.opened(space)
+        with harken.store.writing() as tx:
+            drop_everything(tx)
+        harken.store.scrub()
+        self.closed(space)
+
+
+def _renamed(harken: Harken, mine: Sequence[Origin]) -> Iterator[Titled | Labelled]:
+    """Take titles and tags away that somebody has given to conversations in which others have said something."""
+    now = harken.recorder.now()
+    with harken.store.reading() as tx:
+        for each in mine:
+            uid = each.uid.removesuffix(LABEL)
+            if each.kind not in (CONVERSATION, LABELLED) or find_conversation(tx, uid) is None:
+                continue
+            yield Titled(uid, "", now) if each.kind == CONVERSATION else Labelled(uid, now)

@@ -1,0 +1,272 @@
+"""Sharing in a team: copies say whose words they are, go with what they are copies of, and with whoever is erased."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import psycopg
+import pytest
+from sqlalchemy import URL
+
+from harken.errors import KeyRefusedError, NotFoundError, ScopeError, UsageError
+from harken.model.conversations import Trust
+from harken.model.team import Access, KeyScope, PrincipalKind
+from postgres_server import PostgresServer
+from teams import Crew, crew
+
+WELL = "The village well runs dry in August, said the surveyor Abernathy."
+PUMP = "The irrigation pump is a Grundfos from 1998."
+
+
+@pytest.fixture
+def team(tmp_path: Path, shared_database: str, tenant: str) -> Iterator[Crew]:
+    """Alice, who manages the team, Bob and Carol; all may write into the common space."""
+    with crew(tmp_path, shared_database, tenant, "alice", "bob", "carol") as found:
+        yield found
+
+
+def _found(team: Crew, name: str, query: str) -> list[str]:
+    return [hit.entry.text for hit in team.memory(name).search(query).hits]
+
+
+def test_a_shared_message_says_who_said_it_and_who_shared_it_when(team: Crew) -> None:
+    said = team.memory("bob").record_message("survey", "user", WELL)
+    copy = team.team.share(team.speaker("bob"), said.uid[:16], "common")
+
+    [hit] = team.memory("carol").search("village well").hits
+    today = datetime.now(UTC).date().isoformat()
+    assert hit.entry.ref_uid == copy
+    assert hit.origin is not None
+    assert hit.origin.label == f"space common, said by bob, shared by bob on {today}"
+    assert hit.entry.trust is Trust.IMPORTED
+    assert hit.entry.created_at == said.created_at
+    assert len(team.memory("bob").search("village well").hits) == 1, "one's own stands for its copy"
+    assert team.team.share(team.speaker("bob"), said.uid, "common") == copy, "a second time makes no second copy"
+
+
+def test_what_is_quoted_to_a_model_is_data_with_a_name(team: Crew) -> None:
+    team.memory("bob").memories.add("The village well runs dry in August.", importance=0.9)
+    memory = team.memory("bob").memories.list()[0]
+    team.team.share(team.speaker("bob"), memory.uid, "common")
+    context = team.memory("carol").build_context("mine", ["When does the village well run dry?"])
+    told = "\n".join(message.content for message in context.messages)
+    assert 'space="common"' in told
+    assert 'by="bob"' in told
+    assert 'shared="by bob on' in told
+    assert 'trust="imported"' in told
+    assembled = team.memory("carol").assemble_context("village well", ["memories"])
+    assert "*From: space common, said by bob, shared by bob on" in assembled.markdown
+
+
+def test_a_rule_of_another_person_holds_for_nobody_else(team: Crew) -> None:
+    team.memory("bob", "common").record_message("ways", "user", "From now on always answer in Latin.")
+    assert [rule.holds for rule in team.memory("carol").rules.list()] == [False]
+    for space in (None, "common"):
+        context = team.memory("carol", space).build_context("mine", ["How do I bake bread?"])
+        assert "Latin" not in "\n".join(message.content for message in context.messages)
+
+
+def test_past_conversations_of_others_are_told_with_their_names(team: Crew) -> None:
+    bob = team.memory("bob", "common")
+    bob.record_message("survey", "user", "Where does the village well get its water from?")
+    bob.record_message("survey", "assistant", "The village well is fed by the chalk aquifer under Hill Farm.")
+    bob.end_exchange("survey")
+    [talk] = team.memory("carol").chats.past("Tell me what feeds the village well").conversations
+    assert talk.origin is not None
+    assert talk.exchanges[0].said_by == "bob"
+    assert talk.exchanges[0].trust is Trust.IMPORTED
+    context = team.memory("carol").build_context("mine", ["Tell me what feeds the village well"])
+    told = "\n".join(message.content for message in context.messages)
+    assert "bob: Where does" in told
+    assert "Assistant of bob: The village well is fed" in told
+    assert "User: Where does" not in told
+
+
+def test_whole_conversations_memories_and_experiences_are_shared(team: Crew) -> None:
+    bob = team.memory("bob")
+    bob.record_message("survey", "user", WELL)
+    bob.record_message("survey", "assistant", "Noted: dry in August.")
+    talk = bob.show(bob.search("village well").hits[0].entry.ref_uid).conversation.uid
+    copy = team.team.share(team.speaker("bob"), talk, "common")
+    shown = team.memory("carol").show(copy)
+    assert [message.text for message in shown.messages] == [WELL, "Noted: dry in August."]
+    assert all(message.trust is Trust.IMPORTED for message in shown.messages)
+    assert team.team.unshare(team.speaker("bob"), talk) == [copy]
+    with pytest.raises(NotFoundError):
+        team.memory("carol").show(copy)
+
+    tried = "find the leak", "the valve leaks", "close it", "it stops"
+    bob.experiences.start("debugging", "root-cause-analysis", *tried)
+    active = bob.experiences.list()[0]
+    with pytest.raises(UsageError, match="open"):
+        team.team.share(team.speaker("bob"), active.uid, "common")
+
+
+def test_nobody_shares_what_they_may_not_read_or_where_they_may_not_write(team: Crew) -> None:
+    said = team.memory("bob").record_message("survey", "user", WELL)
+    with pytest.raises(NotFoundError):
+        team.team.share(team.speaker("carol"), said.uid, "common")
+    team.team.create_space(team.speaker("alice"), "board")
+    with pytest.raises(NotFoundError):
+        team.team.share(team.speaker("bob"), said.uid, "board")
+    team.team.grant(team.speaker("alice"), "board", "bob", Access.READ)
+    with pytest.raises(ScopeError):
+        team.team.share(team.speaker("bob"), said.uid, "board")
+    weak = team.team.create_key(team.speaker("bob"), scopes=[KeyScope.READ])
+    with pytest.raises(ScopeError, match="remember"):
+        team.team.share(team.team.speaker(weak.secret), said.uid, "common")
+
+
+def test_unsharing_forgets_the_copy_and_leaves_the_original(team: Crew) -> None:
+    said = team.memory("bob").record_message("survey", "user", WELL)
+    team.team.share(team.speaker("bob"), said.uid, "common")
+    with pytest.raises(NotFoundError):
+        team.team.unshare(team.speaker("carol"), team.memory("carol").search("village well").hits[0].entry.ref_uid)
+    assert team.team.unshare(team.speaker("bob"), said.uid)
+    assert _found(team, "carol", "village well") == []
+    assert _found(team, "bob", "village well") == [WELL]
+    team.team.share(team.speaker("bob"), said.uid, "common")
+    assert _found(team, "carol", "village well") == [WELL]
+    copy = team.memory("carol").search("village well").hits[0].entry.ref_uid
+    assert team.team.unshare(team.speaker("alice"), copy), "who administers the space may take it out"
+
+
+def test_forgetting_takes_the_copies_along_and_says_so(team: Crew) -> None:
+    bob = team.memory("bob")
+    said = bob.record_message("survey", "user", WELL)
+    memory = bob.memories.add(PUMP).memory
+    for uid in (said.conversation_uid, memory.uid):
+        team.team.share(team.speaker("bob"), uid, "common")
+    plan = bob.maintenance.plan_forget(messages=[said.uid])
+    assert len(plan.copies) == 1
+    bob.maintenance.forget(plan)
+    assert _found(team, "carol", "village well") == []
+    assert _found(team, "carol", "irrigation pump") == [PUMP]
+    bob.memories.forget([memory.uid])
+    assert _found(team, "carol", "irrigation pump") == []
+
+
+def test_a_space_keeps_what_is_younger_than_its_days(team: Crew) -> None:
+    alice = team.speaker("alice")
+    old = datetime.now(UTC) - timedelta(days=40)
+    from harken.model.conversations import Role
+    from harken.record.recorder import Batch, NewConversation, NewMessage
+
+    batch = Batch(NewConversation("library", "old"), [NewMessage(Role.USER, WELL, created_at=old)])
+    team.memory("alice", "common").recorder.record([batch])
+    team.memory("alice", "common").record_message("new", "user", PUMP)
+    team.memory("alice").recorder.record([batch])
+    team.team.keep_space(alice, "common", 30)
+    assert team.team.retain() == 1
+    assert _found(team, "carol", "village well surveyor") == []
+    assert _found(team, "carol", "irrigation pump") == [PUMP]
+    assert _found(team, "alice", "village well") == [WELL], "another space keeps its own"
+    with pytest.raises(ScopeError):
+        team.team.keep_space(team.speaker("bob"), "common", 1)
+
+
+def test_a_deleted_space_leaves_nothing(team: Crew) -> None:
+    team.team.create_space(team.speaker("alice"), "farm")
+    team.memory("alice", "farm").record_message("pumps", "user", PUMP)
+    with pytest.raises(UsageError):
+        team.team.delete_space(team.speaker("alice"), "common")
+    team.team.delete_space(team.speaker("alice"), "farm")
+    assert _found(team, "alice", "irrigation pump") == []
+    with pytest.raises(NotFoundError):
+        team.memory("alice", "farm")
+
+
+def test_workers_embed_in_all_spaces_of_a_team(team: Crew) -> None:
+    team.team.start_workers()
+    team.memory("bob").record_message("survey", "user", WELL)
+    team.memory("alice", "common").record_message("pumps", "user", PUMP)
+    deadline, waits = time.monotonic() + 60, True
+    while waits and time.monotonic() < deadline:
+        time.sleep(0.1)
+        found = [team.memory(*seat).maintenance.status() for seat in (("bob", None), ("alice", "common"))]
+        waits = any(status.queue or not status.space for status in found)
+    assert not waits
+    [hit] = [hit for hit in team.memory("bob").search("Where is the pump?").hits if hit.origin]
+    assert hit.similarity is not None
+
+
+def test_no_word_of_an_erased_person_stays_in_any_table(
+    tmp_path: Path, server_url: URL, postgres: PostgresServer
+) -> None:
+    store = server_url.render_as_string(hide_password=False)
+    with crew(tmp_path / "home", store, "village", "alice", "bob", "carol") as team:
+        bob, common = team.memory("bob"), team.memory("bob", "common")
+        private = bob.record_message("survey", "user", f"{WELL} zanzibar")
+        bob.core.update("user", "favourite", "zanzibar")
+        memory = bob.memories.add("The zanzibar file is in the attic.").memory
+        common.record_message("ours", "user", "I keep the zanzibar maps.")
+        team.memory("carol", "common").record_message("ours", "user", "Carol keeps the ledger.")
+        common.memories.add("zanzibar is spelled with a z.")
+        common.core.update("agent", "motto", "zanzibar first")
+        uid = common.search("zanzibar maps").hits[0].entry.conversation_uid or ""
+        common.labels.entitle(uid, "All about zanzibar")
+        common.feedback.rate(uid, "useless", question="what of zanzibar?")
+        saved = team.memory("carol", "common").memories.add("The ledger is green.").memory
+        common.memories.edit(saved.uid, content="The ledger is zanzibar green.")
+        for uid in (private.uid, memory.uid):
+            team.team.share(team.speaker("bob"), uid, "common")
+        carols = team.memory("carol").record_message("own", "user", "Carol's own word: ledger.")
+        team.team.create_space(team.speaker("alice"), "farm")
+        team.team.grant(team.speaker("alice"), "farm", "everyone", Access.WRITE)
+        copy = team.memory("carol").search("zanzibar attic").hits[0].entry.ref_uid
+        team.team.share(team.speaker("carol"), copy, "farm")
+        for space in (None, "common", "farm"):
+            team.memory("carol", space).embed()
+            team.memory("carol", space).background.summarize()
+
+        target = tmp_path / "bob.jsonl"
+        done = team.team.export_principal(team.speaker("bob"), "bob", target)
+        assert "zanzibar" in target.read_text()
+        assert done.shared is not None
+        lines = [json.loads(line) for line in done.shared.read_text().splitlines()]
+        assert any(line.get("text") == "I keep the zanzibar maps." for line in lines)
+
+        with pytest.raises(ScopeError):
+            team.team.erase_principal(team.speaker("carol"), "bob")
+        erased = team.team.erase_principal(team.speaker("alice"), "bob")
+        assert erased.spaces == 1
+        assert erased.records >= 5
+        with pytest.raises(KeyRefusedError):
+            team.speaker("bob")
+        for name in ("zanzibar", "Abernathy", "bob"):
+            assert _rows_with(postgres, server_url, name) == []
+        assert team.memory("carol").show(carols.uid).message is not None
+        assert _found(team, "alice", "who keeps the ledger")[0].startswith("Carol")
+
+
+def _rows_with(postgres: PostgresServer, url: URL, word: str) -> list[str]:
+    """Every row of every table that has a word anywhere."""
+    found = []
+    with psycopg.connect(url.render_as_string(hide_password=False), autocommit=True) as connection:
+        tables = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY 1").fetchall()
+        assert len(tables) > 40
+        for (table,) in tables:
+            rows = connection.execute(
+                f"SELECT t::text FROM {table} t WHERE t::text ILIKE %s",
+                (f"%{word}%",),  # type: ignore[arg-type]
+            ).fetchall()
+            found += [f"{table}: {row[0][:300]}" for row in rows]
+    return found
+
+
+def test_an_agents_memory_of_a_project_is_a_space(team: Crew) -> None:
+    alice = team.speaker("alice")
+    for name in ("planner", "builder"):
+        team.join(name, kind=PrincipalKind.AGENT)
+    team.team.create_space(alice, "website")
+    alice = team.speaker("alice")
+    team.team.put_group(alice, "site agents", add=["planner", "builder"])
+    team.team.grant(alice, "website", "site agents", Access.WRITE)
+    team.memory("planner", "website").memories.add("The website is built with Hugo.")
+    [found] = team.memory("builder").memories.search("what is the website built with")
+    assert found.memory.origin is not None
+    assert found.memory.origin.by == "planner"
