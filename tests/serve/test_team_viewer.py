@@ -10,8 +10,8 @@ from urllib.parse import urlencode
 import httpx
 import pytest
 
+from harken.serve.team.pages import PAGES
 from harken.serve.viewer.access import SESSION_SECONDS, Sessions
-from harken.serve.viewer.team import PAGES
 from team_server import Served, serving_team
 
 
