@@ -26,7 +26,6 @@ from harken.errors import HarkenError, KeyRefusedError
 from harken.log import Log
 from harken.model.team import KeyScope, Speaker
 from harken.serve.http.bodies import LONGEST_ARGUMENTS, parse_body, read_body
-from harken.serve.http.calls import Answered, TeamCalls, VerbCall
 from harken.serve.http.metrics import Metrics
 from harken.serve.http.openapi import team_openapi
 from harken.serve.http.paging import closed, opened
@@ -36,8 +35,9 @@ from harken.serve.mcp.listed import DEFAULT_TOOLS, tools_of
 from harken.serve.mcp.mount import Mount as McpMount
 from harken.serve.operations.operation import AnyOperation
 from harken.serve.operations.registry import TEAM_OPERATIONS, operation_of
+from harken.serve.team.calls import Answered, TeamCalls, VerbCall
+from harken.serve.team.pages import PREFIX, Login, make_team_pages
 from harken.serve.viewer.access import Sessions
-from harken.serve.viewer.team import PREFIX, Login, make_team_pages
 
 SPACE_HEADER, ONCE_HEADER, REPLAYED_HEADER = "harken-space", "idempotency-key", "idempotent-replayed"
 TEAM_TOOLS = f"{DEFAULT_TOOLS},record,recall"

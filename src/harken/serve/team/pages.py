@@ -16,8 +16,8 @@ from starlette.types import ASGIApp
 
 from harken.errors import AccessError, KeyRefusedError, sentence_of
 from harken.model.team import KeyScope, Speaker
-from harken.serve.http.calls import TeamCalls, VerbCall
 from harken.serve.operations.operation import AnyOperation
+from harken.serve.team.calls import TeamCalls, VerbCall
 from harken.serve.viewer import conversations, learned, recalls, saved, searching, topics
 from harken.serve.viewer.access import FORM, Sessions, Threshold, cookie_header, cookie_of
 from harken.serve.viewer.app import application, request_of
