@@ -147,10 +147,10 @@ SECTIONS = {
         *("install", "assemble", "premortem", "experience", "values", "task"),
         *("index", "code", "commits", "documents", "mcp", "hook"),
     ),
-    "A team": ("whoami", "principal", "group", "key", "space", "share", "unshare", "erase"),
+    "A team": ("team", "whoami", "principal", "group", "key", "space", "share", "unshare", "erase"),
     "Server and upkeep": (
         *("serve", "worker", "embeddings", "summarizer", "doctor", "bench", "backup", "restore", "export", "reindex"),
-        *("migrate", "webhook", "team"),
+        *("migrate", "webhook"),
     ),
 }
 

@@ -25,8 +25,8 @@ from harken.engine.team import Team
 from harken.errors import AccessError, ConfigError, KeyRefusedError, MissingExtraError, UsageError, sentence_of
 from harken.log import Log
 from harken.model.team import Speaker
+from harken.serve.team.pages import PREFIX, SIGN_IN, Login, signed_in
 from harken.serve.viewer.access import Sessions
-from harken.serve.viewer.team import PREFIX, SIGN_IN, Login, signed_in
 
 if TYPE_CHECKING:
     from authlib.integrations.httpx_client import OAuth2Client
