@@ -6,7 +6,8 @@ ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 WORKDIR /source
 COPY pyproject.toml README.md LICENSE NOTICE ./
 COPY src ./src
-RUN python -m venv /opt/harken && /opt/harken/bin/pip install ".[local,mcp,oidc,postgres,server]"
+# hadolint ignore=DL3013
+RUN python -m venv --without-pip /opt/harken && pip --python /opt/harken/bin/python install ".[local,mcp,metrics,oidc,postgres,server]"
 
 FROM python:${PYTHON}
 RUN groupadd --gid 10001 harken \

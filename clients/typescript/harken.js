@@ -74,6 +74,9 @@ export class HarkenClient {
   show(given = {}) {
     return this.call("show", given);
   }
+  record(given = {}) {
+    return this.call("record", given);
+  }
   conversations(given = {}) {
     return this.call("conversations", given);
   }
@@ -103,9 +106,6 @@ export class HarkenClient {
   }
   premortem(given = {}) {
     return this.call("premortem", given);
-  }
-  record(given = {}) {
-    return this.call("record", given);
   }
   recall(given = {}) {
     return this.call("recall", given);

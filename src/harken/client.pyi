@@ -619,6 +619,20 @@ class HarkenClient:
     def show(
         self, id: str, *, around: int | None = ..., limit: int | None = ..., cursor: str | None = ...
     ) -> ShowAnswer: ...
+    def record(
+        self,
+        conversation: str,
+        role: Literal["user", "assistant", "tool", "system"],
+        text: str,
+        *,
+        channel: str | None = ...,
+        author: str | None = ...,
+        type: Literal["text", "tool_call", "tool_result"] | None = ...,
+        call_id: str | None = ...,
+        tool_name: str | None = ...,
+        once: str | None = ...,
+        ends: bool | None = ...,
+    ) -> RecordedView: ...
     def conversations(
         self,
         *,
@@ -697,20 +711,6 @@ class HarkenClient:
         project: str | None = ...,
         include_items: bool | None = ...,
     ) -> AssembledView: ...
-    def record(
-        self,
-        conversation: str,
-        role: Literal["user", "assistant", "tool", "system"],
-        text: str,
-        *,
-        channel: str | None = ...,
-        author: str | None = ...,
-        type: Literal["text", "tool_call", "tool_result"] | None = ...,
-        call_id: str | None = ...,
-        tool_name: str | None = ...,
-        once: str | None = ...,
-        ends: bool | None = ...,
-    ) -> RecordedView: ...
     def recall(
         self, text: str, *, conversation: str | None = ..., channel: str | None = ..., max_tokens: int | None = ...
     ) -> RecallAnswer: ...
@@ -970,6 +970,20 @@ class AsyncHarkenClient:
     async def show(
         self, id: str, *, around: int | None = ..., limit: int | None = ..., cursor: str | None = ...
     ) -> ShowAnswer: ...
+    async def record(
+        self,
+        conversation: str,
+        role: Literal["user", "assistant", "tool", "system"],
+        text: str,
+        *,
+        channel: str | None = ...,
+        author: str | None = ...,
+        type: Literal["text", "tool_call", "tool_result"] | None = ...,
+        call_id: str | None = ...,
+        tool_name: str | None = ...,
+        once: str | None = ...,
+        ends: bool | None = ...,
+    ) -> RecordedView: ...
     async def conversations(
         self,
         *,
@@ -1048,20 +1062,6 @@ class AsyncHarkenClient:
         project: str | None = ...,
         include_items: bool | None = ...,
     ) -> AssembledView: ...
-    async def record(
-        self,
-        conversation: str,
-        role: Literal["user", "assistant", "tool", "system"],
-        text: str,
-        *,
-        channel: str | None = ...,
-        author: str | None = ...,
-        type: Literal["text", "tool_call", "tool_result"] | None = ...,
-        call_id: str | None = ...,
-        tool_name: str | None = ...,
-        once: str | None = ...,
-        ends: bool | None = ...,
-    ) -> RecordedView: ...
     async def recall(
         self, text: str, *, conversation: str | None = ..., channel: str | None = ..., max_tokens: int | None = ...
     ) -> RecallAnswer: ...

@@ -40,6 +40,7 @@ EXAMPLES = {
     ("docs/measuring.md", "text"): 1,
     ("docs/mcp.md", "json"): 1,
     ("docs/mcp.md", "toml"): 2,
+    ("docs/operating.md", "text"): 2,
     ("docs/webhooks.md", "json"): 1,
     ("plugins/claude-code/README.md", ""): 1,
 }
@@ -101,6 +102,8 @@ def test_the_shell_examples_do_what_they_say(
     shell = Shell(cli, tmp_path / "bin")
     if "db.example" in script:
         _run_on_a_server(request.getfixturevalue("postgres"), cli, lines)
+    elif "team.example" in script:
+        _begin_a_team(request.getfixturevalue("postgres"), cli, lines)
     elif "curl" in script:
         _ask_the_daemon(cli, shell, script)
     elif script == "harken view":
@@ -142,6 +145,36 @@ def _run_on_a_server(postgres: PostgresServer, cli: CommandLine, lines: Sequence
         assert cli.search("walrus pump", settings={**ann, "HARKEN_TENANT": "bob"}) == []
     finally:
         postgres.execute("DROP DATABASE IF EXISTS team WITH (FORCE)")
+        postgres.execute("DROP ROLE IF EXISTS harken_app")
+
+
+def _begin_a_team(postgres: PostgresServer, cli: CommandLine, lines: Sequence[str]) -> None:
+    """The commands of a new team, as somebody types them: both members are answered, each by their own memory."""
+    installing, beginning, serving, working = (shlex.split(line) for line in lines)
+    assert installing[:2] == ["pip", "install"]
+    postgres.execute("CREATE DATABASE begun")
+    store = postgres.of("begun").render_as_string(hide_password=False)
+    words = [store if "team.example" in word else word for word in beginning[1:]]
+    try:
+        keys = cli(*words, "--json").json()["keys"]
+        with (
+            cli.running(*serving[1:], "--port", "0", stderr=subprocess.PIPE) as server,
+            cli.running(*working[1:], stderr=subprocess.PIPE) as worker,
+        ):
+            assert server.stderr is not None
+            assert worker.stderr is not None
+            url = server.stderr.readline().split()[-1]
+            assert "Working" in worker.stderr.readline()
+            for name, key in keys.items():
+                headers = {"authorization": f"Bearer {key}"}
+                ask = {"headers": headers, "timeout": TIMEOUT_SECONDS}
+                saved = httpx.post(f"{url}/v1/remember", json={"content": f"The boat is called {name}"}, **ask)
+                assert saved.status_code == 200
+                found = httpx.post(f"{url}/v1/search", json={"query": "boat"}, **ask).json()["hits"]
+                assert [hit["text"] for hit in found] == [f"The boat is called {name}"]
+        assert list(keys) == ["ann", "bob"]
+    finally:
+        postgres.execute("DROP DATABASE IF EXISTS begun WITH (FORCE)")
         postgres.execute("DROP ROLE IF EXISTS harken_app")
 
 

@@ -20,6 +20,7 @@ from sqlalchemy import URL
 from command_line import TIMEOUT_SECONDS, CommandLine
 from harken.errors import ConfigError, SchemaBehindError
 from harken.serve.http.hosting import TrustedProxies, open_when_ready, parse_network
+from harken.testing.local_server import LocalServer, Reply, Request
 from postgres_server import PostgresServer
 
 ROLE = "serving_app"
@@ -190,6 +191,36 @@ def test_a_network_that_is_none_is_said() -> None:
     assert str(parse_network("10.0.0.7")) == "10.0.0.7/32"
     with pytest.raises(ConfigError, match=r"10\.0\.0\.0/8"):
         parse_network("everybody")
+
+
+class Listener(LocalServer):
+    """Takes what a webhook is told."""
+
+    def answer(self, request: Request) -> Reply:
+        return Reply(204)
+
+
+def test_one_worker_works_for_every_space_and_ends_when_it_is_told_to(cli: CommandLine, owner: URL) -> None:
+    key = found(cli, owner, "ann")["keys"]["ann"]
+    with Listener("/hook") as listener, serving(cli) as server:
+        allowed = {"HARKEN_WEBHOOKS__ALLOW_HOSTS": "127.0.0.1"}
+        cli("webhook", "add", f"{listener.url}/hook", "--event", "remembered", settings=allowed)
+        headers = {"authorization": f"Bearer {key}", "harken-space": "common"}
+        saved = httpx.post(f"{server.url}/v1/remember", json={"content": "We meet on Tuesday"}, headers=headers).json()
+        # What is said in a space of one's own is not told in the common one.
+        server.ask(key, "remember", content="My own business")
+        told = CommandLine(cli.home, cli.person, {**cli.settings, **allowed})
+        with told.running("worker", "run", "--team", stderr=subprocess.PIPE) as worker:
+            assert worker.stderr is not None
+            assert "Working for team" in worker.stderr.readline()
+            deadline = time.monotonic() + TIMEOUT_SECONDS
+            while not listener.requests:
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+            worker.send_signal(signal.SIGTERM)
+            assert worker.wait(TIMEOUT_SECONDS) == 0
+    assert [request.body["data"]["id"] for request in listener.requests] == [saved["id"]]
+    assert "is a superuser" in cli.fails("--store", text_of(owner), "worker", "run", "--team")
 
 
 def test_metrics_have_a_port_of_their_own(cli: CommandLine, owner: URL) -> None:

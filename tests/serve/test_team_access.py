@@ -25,7 +25,7 @@ from harken.engine.team import Team
 from harken.model.team import EVERY_SCOPE, KeyScope
 from harken.serve.operations.operation import AnyOperation
 from harken.serve.operations.registry import OPERATIONS, TEAM_OPERATIONS
-from harken.serve.operations.team import _SCOPES
+from harken.serve.team.verbs import _SCOPES
 from team_server import Served, listening, serving_team
 from verbs import REFUSED, calls, fill
 

@@ -280,6 +280,27 @@ class ServeConfig(SettingsSection):
     drain_seconds: Annotated[float, Field(ge=0, le=300)] = 5.0
 
 
+class OidcConfig(SettingsSection):
+    """Signing in to a team's pages by an OpenID provider.
+
+    Attributes:
+        issuer: its URL, as it writes it itself; None offers no such login.
+        client_id, client_secret: by what it knows this server; a public client has no secret.
+        name: of the link that signs in.
+        public_url: where browsers find this server, `https://memory.example.com`; None takes what they call it.
+        domains: whoever has a verified address of these becomes a member with the first login; of others only members.
+        require_verified: whether the provider has to say that the address is verified.
+    """
+
+    issuer: str | None = None
+    client_id: str | None = None
+    client_secret: SecretText | None = None
+    name: str = "Sign in with your organization"
+    public_url: str | None = None
+    domains: tuple[str, ...] = ()
+    require_verified: bool = True
+
+
 class WebhooksConfig(SettingsSection):
     """Who may be told of what happens.
 

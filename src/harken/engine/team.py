@@ -333,6 +333,7 @@ class Team(Members):
         with self._server.of_tenant(space.tenant).reading() as tx:
             return has_entries(tx)
 
+    @property
     def passes_walls(self) -> str:
         """Why the database does not hold this login to the rows of one space at a time; empty where it does."""
         return self._control.passes_walls()

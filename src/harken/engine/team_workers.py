@@ -16,6 +16,7 @@ from harken.log import Log
 from harken.model.team import COMMON, TeamSpace
 from harken.record.forget import plan_messages, plan_saved
 from harken.storage.conversations import messages_before
+from harken.storage.enrichment.webhooks import DELIVER
 from harken.storage.records.rows import kept_before
 
 if TYPE_CHECKING:
@@ -140,6 +141,7 @@ class TeamWorkers:
         self._works = [
             SpacesWork("team-embeddings", (EMBEDDINGS,), *ports),
             SpacesWork("team-summaries", _SUMMARIES, *ports, self._retain),
+            SpacesWork("team-webhooks", (DELIVER,), *ports),
         ]
         self._workers = [Worker(work, _POLL_SECONDS) for work in self._works]
         self._stop_listening = self.listen(self._hear)

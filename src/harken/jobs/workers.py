@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from harken.config.sections import WorkerConfig
 from harken.config.settings import Settings
 from harken.errors import ConfigError, MissingExtraError, ProviderError, UsageError
-from harken.jobs.job import Job, SwitchedWork, Worker, WorkerState, run_until_idle
+from harken.jobs.job import AnyWork, Job, SwitchedWork, Worker, WorkerState, run_until_idle
 from harken.jobs.spaces import Spaces
 from harken.jobs.spend import LanguageModel
 from harken.log import Log
@@ -124,7 +124,7 @@ class Background:
     deliver_work: Callable[[], Job[Any, Any]]
     _ongoing: frozenset[str] = field(default=frozenset(), init=False)
     _workers: dict[str, Worker] = field(default_factory=dict, init=False)
-    _works: dict[str, SwitchedWork] = field(default_factory=dict, init=False)
+    _works: dict[str, AnyWork] = field(default_factory=dict, init=False)
     _embedding: EmbedWork | None = field(default=None, init=False)
     _stop_listening: Callable[[], None] | None = field(default=None, init=False)
 
@@ -180,7 +180,7 @@ class Background:
                 self._start(name)
         if DELIVER not in self._workers:
             # Not one of `WORKERS`: it makes nothing that is searched, and webhooks show their own state.
-            self._workers[DELIVER] = Worker(self.deliver_work(), self._config().poll_seconds)
+            self._workers[DELIVER] = Worker(self.work_of(DELIVER), self._config().poll_seconds)
             self._workers[DELIVER].start()
         if self._stop_listening is None:
             self._stop_listening = self.store.listen(self.wake)
@@ -289,10 +289,12 @@ class Background:
         """Whether the settings ask for this work; summaries are always made."""
         return name != EMBEDDINGS or self.spaces.is_configured
 
-    def work_of(self, name: str) -> SwitchedWork:
-        """The lasting work of a worker, for whoever does it batch by batch."""
+    def work_of(self, name: str) -> AnyWork:
+        """The lasting work of a worker, or of webhooks (`DELIVER`), for whoever does it batch by batch."""
         if name not in self._works:
-            if name == EMBEDDINGS:
+            if name == DELIVER:
+                self._works[name] = self.deliver_work()
+            elif name == EMBEDDINGS:
                 self._works[name] = SwitchedWork(self.store, EMBED, self._opened_embedding, self.now)
             else:
                 self._works[name] = self._summarizing(self._summary_work(name, self._vectors_of), is_lasting=True)

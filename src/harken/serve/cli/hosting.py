@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import signal
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from harken.errors import MissingExtraError, UsageError
 from harken.serve.cli.session import CommandSession, with_json
 
+if TYPE_CHECKING:
+    from harken.engine.team import Team
+
 ROLE = "harken_app"
+_WAIT_SECONDS = 300.0
 
 
 @click.group()
@@ -55,23 +62,50 @@ def serve_team(session: CommandSession, given: Mapping[str, Any], wait_seconds: 
         is_unwalled: go on by a login that the database does not hold to one space at a time.
     """
     try:
-        from harken.serve.http.hosting import TeamHost, check_walls, open_when_ready
-        from harken.serve.http.team import make_team_app
+        from harken.serve.http.hosting import TeamHost
+        from harken.serve.http.team import TeamServer, make_team_app
+        from harken.serve.team.pages import Login
+        from harken.serve.viewer.oidc import oidc_login
     except ModuleNotFoundError as error:
         raise MissingExtraError("A team's server", "server") from error
-    from harken.engine.team import Team
 
     overrides = {**session.overrides, **{f"serve.{name}": value for name, value in given.items()}}
     settings = CommandSession(session.home, overrides).settings()
-    if settings.store is None:
+    with _team_opened(session, overrides, wait_seconds, is_unwalled) as opened:
+
+        def logins(server: TeamServer) -> list[Login]:
+            return [oidc_login(settings.oidc, opened, server.sessions)] if settings.oidc.issuer else []
+
+        app = make_team_app(opened, settings, logins)
+        host = TeamHost(app, settings.serve, lambda url: session.note(f"Serving {opened.name} on {url}"))
+        host.check()
+        host.run()
+
+
+def work_for_team(session: CommandSession, is_unwalled: bool) -> None:
+    """Do the background work of every space of the team until it is told to end."""
+    stopping = threading.Event()
+    with _team_opened(session, session.overrides, _WAIT_SECONDS, is_unwalled) as opened:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda _number, _frame: stopping.set())
+        opened.start_workers()
+        session.note(f"Working for {opened.name}; stop with Ctrl-C.")
+        while not stopping.wait(1.0):
+            pass
+
+
+@contextmanager
+def _team_opened(
+    session: CommandSession, overrides: Mapping[str, Any], wait_seconds: float, is_unwalled: bool
+) -> Iterator[Team]:
+    from harken.engine.team import Team
+    from harken.serve.http.hosting import check_walls, open_when_ready
+
+    if CommandSession(session.home, overrides).settings().store is None:
         raise UsageError(
             "A team needs a server. Begin one: harken --store postgresql://OWNER@HOST/DATABASE team init ann"
         )
     with open_when_ready(lambda: Team(session.home, settings=overrides), wait_seconds, session.note) as opened:
         if not is_unwalled:
             check_walls(opened)
-        host = TeamHost(
-            make_team_app(opened, settings), settings.serve, lambda url: session.note(f"Serving {opened.name} on {url}")
-        )
-        host.check()
-        host.run()
+        yield opened

@@ -32,9 +32,21 @@ worker = click.Group("worker")
 
 @worker.command()
 @click.option("--until-idle", is_flag=True, help="End when nothing is left to do.")
+@click.option("--team", "is_team", is_flag=True, help="In every space of the team that the settings name.")
+@click.option("--unwalled", is_flag=True, help="With --team: also by a login that row-level security does not hold.")
 @with_json
-def run(session: CommandSession, until_idle: bool, as_json: bool) -> None:
-    """Summarize what ended, rests or has left a window, and embed what waits for it, the newest first."""
+def run(session: CommandSession, until_idle: bool, is_team: bool, unwalled: bool, as_json: bool) -> None:
+    """Summarize what ended, rests or has left a window, and embed what waits for it, the newest first.
+
+    Tells webhooks what has happened, and in a team forgets what its spaces keep no longer.
+    """
+    if is_team:
+        from harken.serve.cli.hosting import work_for_team
+
+        if until_idle or as_json:
+            raise UsageError("--team goes without --until-idle and --json: it works until it is told to end.")
+        work_for_team(session, unwalled)
+        return
     if session.opened is not None and not until_idle:
         raise UsageError("A chat runs the workers already. Say: /worker run --until-idle, or /worker status")
     if as_json and not until_idle:

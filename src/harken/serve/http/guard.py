@@ -13,7 +13,7 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from harken.errors import HarkenError, NotFoundError, UsageError
+from harken.errors import AccessError, HarkenError, NotFoundError, UsageError
 from harken.serve.daemon.wire import DIRECTORY_HEADER
 from harken.serve.operations.operation import Caller
 
@@ -97,7 +97,8 @@ def caller_of(
 
 def status_of(error: HarkenError) -> int:
     """Return the status of HTTP that goes with an error."""
-    return 404 if isinstance(error, NotFoundError) else 422 if isinstance(error, UsageError) else 503
+    statuses = ((NotFoundError, 404), (UsageError, 422), (AccessError, 403))
+    return next((status for kind, status in statuses if isinstance(error, kind)), 503)
 
 
 def error_response(status: int, message: str) -> JSONResponse:

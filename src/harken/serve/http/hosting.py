@@ -42,7 +42,7 @@ def check_walls(team: Team) -> None:
     Raises:
         ConfigError: the login passes its walls.
     """
-    if reason := team.passes_walls():
+    if reason := team.passes_walls:
         raise ConfigError(
             f"The login of the store {reason}, so that the database would not keep spaces apart. Serve by a role that "
             "it holds to them: harken team init, or harken migrate --role NAME. To go on all the same: --unwalled"

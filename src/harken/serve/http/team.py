@@ -15,8 +15,8 @@ from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from harken import __version__
@@ -26,16 +26,18 @@ from harken.errors import HarkenError, KeyRefusedError
 from harken.log import Log
 from harken.model.team import KeyScope, Speaker
 from harken.serve.http.bodies import LONGEST_ARGUMENTS, parse_body, read_body
-from harken.serve.http.calls import Answered, TeamCalls, VerbCall
 from harken.serve.http.metrics import Metrics
 from harken.serve.http.openapi import team_openapi
 from harken.serve.http.paging import closed, opened
 from harken.serve.http.problems import Problem, problem_of, too_many
 from harken.serve.http.rates import Rates
 from harken.serve.mcp.listed import DEFAULT_TOOLS, tools_of
-from harken.serve.mcp.mount import Mount
+from harken.serve.mcp.mount import Mount as McpMount
 from harken.serve.operations.operation import AnyOperation
 from harken.serve.operations.registry import TEAM_OPERATIONS, operation_of
+from harken.serve.team.calls import Answered, TeamCalls, VerbCall
+from harken.serve.team.pages import PREFIX, Login, make_team_pages
+from harken.serve.viewer.access import Sessions
 
 SPACE_HEADER, ONCE_HEADER, REPLAYED_HEADER = "harken-space", "idempotency-key", "idempotent-replayed"
 TEAM_TOOLS = f"{DEFAULT_TOOLS},record,recall"
@@ -57,9 +59,10 @@ class TeamServer:
         self.calls = TeamCalls(team, self.metrics)
         self._rates = Rates(settings.serve.rate)
         self._wrong = Rates(_WRONG_KEYS)
-        self.mcp = Mount(self._mcp_answer, _offered)
+        self.mcp = McpMount(self._mcp_answer, _offered)
         self.model = "loading"
         self.is_leaving = False
+        self.sessions = Sessions()
 
     async def admitted(self, scope: Scope) -> tuple[Speaker, Mapping[str, str]] | Problem:
         """Who asks, and the headers that tell how often they still may; or why they may not."""
@@ -73,11 +76,19 @@ class TeamServer:
         try:
             return await run_sync(self.team.speaker, token), taken.headers
         except KeyRefusedError as error:
-            client = scope.get("client")
-            wrong = self._wrong.take(str(client[0]) if client else "")
-            return too_many(wrong.wait_seconds, {}) if wrong.wait_seconds else problem_of(error)
+            wrong = self._wrong_key(scope)
+            return too_many(wrong, {}) if wrong else problem_of(error)
         except Exception as error:  # noqa: BLE001 - the serve boundary
             return problem_of(error)
+
+    def may_try(self, request: Request) -> bool:
+        """Whether whoever has shown a wrong key may try another one."""
+        return not self._wrong_key(request.scope)
+
+    def _wrong_key(self, scope: Scope) -> float:
+        """Note that a wrong key was shown from an address; in how many seconds another one may be, 0 now."""
+        client = scope.get("client")
+        return self._wrong.take(str(client[0]) if client else "").wait_seconds
 
     async def answer(self, call: VerbCall) -> Answered:
         """Answer a call in a thread of its own."""
@@ -116,9 +127,18 @@ class TeamServer:
         await run_sync(self.team.requests.flush)
 
 
-def make_team_app(team: Team, settings: Settings) -> Starlette:
-    """Make the server's routes over an open team; its lifespan has to be run (`uvicorn … --lifespan on`)."""
+def make_team_app(
+    team: Team, settings: Settings, logins: Callable[[TeamServer], Sequence[Login]] = lambda _server: ()
+) -> Starlette:
+    """Make the server's routes over an open team; its lifespan has to be run (`uvicorn … --lifespan on`).
+
+    Args:
+        team: whose memory is served.
+        settings: those of the server.
+        logins: ways to sign in to the pages beside a key, which admit browsers to `server.sessions`.
+    """
     server = TeamServer(team, settings)
+    pages = make_team_pages(server.calls, server.sessions, server.may_try, logins(server))
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
@@ -137,6 +157,8 @@ def make_team_app(team: Team, settings: Settings) -> Starlette:
             Route("/openapi.json", _describe, methods=["GET"]),
             Route("/metrics", _Keyed(server, _metrics), methods=["GET"]),
             Route("/mcp", _Keyed(server, None)),
+            Route("/", _to_pages, methods=["GET"]),
+            Mount(PREFIX, pages),
             *(
                 Route(f"/v1/{name}", asked, methods=["GET", "POST"] if operation.is_asked_by_get else ["POST"])
                 for name, operation in TEAM_OPERATIONS.items()
@@ -210,6 +232,10 @@ def make_metrics_app(app: Starlette) -> ASGIApp:
         return Response(content, headers={"content-type": kind})
 
     return Starlette(routes=[Route("/metrics", metrics, methods=["GET"])])
+
+
+async def _to_pages(_request: Request) -> Response:
+    return RedirectResponse(f"{PREFIX}/", 303)
 
 
 async def _healthz(_request: Request) -> Response:

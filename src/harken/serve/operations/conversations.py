@@ -1,4 +1,4 @@
-"""Conversations listed and outlined; their tags, titles and projects, and tags of memories."""
+"""Conversations recorded, listed and outlined; their tags, titles and projects, and tags of memories."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from typing_extensions import TypedDict
 
 from harken.model.arguments import OFFSET, Argument, Spelling
 from harken.model.views import ConversationView, InjectionView, ListedView, MessageView
+from harken.model.views import view_of as form_view
 from harken.serve.operations.operation import (
     HIDDEN,
     Caller,
+    Effect,
     Operation,
     Printer,
     Project,
@@ -133,7 +135,7 @@ def _show_list(printer: Printer, found: Listing) -> None:
             when = f"{said:%H:%M}" if found.by == _DAY else f"{said:%Y-%m-%d %H:%M}"
             printer.say(f"{next(numbers):>4}  ", (f"{when}  ", "green"), (head.title or "untitled", "bold"))
             where = [name for name in (head.channel, head.project and head.project.name) if name]
-            where += [f"#{tag}" for tag in each.tags]
+            where += [*(f"#{tag}" for tag in each.tags), *([head.origin.label] if head.origin else [])]
             facts = " · ".join([*where, _size(each.messages, each.chars), readable_age(head.updated_at), each.short_id])
             printer.say((f"      {facts}", "dim"))
         printer.say()
@@ -274,7 +276,73 @@ def _days(harken: Harken, wanted: DaysArguments, _caller: Caller) -> DaysAnswer:
     return DaysAnswer(days=[DayView(day=str(day), questions=n) for day, n in harken.archive.days(since).items()])
 
 
+# A conversation by the name that an agent without hooks has for it.
+CHANNEL = "api"
+_MOST_TEXT = 1_000_000
+_ROLES = ("user", "assistant", "tool", "system")
+_TYPES = ("text", "tool_call", "tool_result")
+Channel = Annotated[str, Argument("Where it takes place: the name of the agent or application.", 1, 100, is_rare=True)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordArguments:
+    """A message that was said."""
+
+    conversation: Annotated[str, Argument("Your own name for the conversation; new ones are made.", 1, 200)]
+    role: Annotated[str, Argument("Who said it.", choices=_ROLES)]
+    text: Annotated[str, Argument("Its words, whole.", 1, _MOST_TEXT, is_verbatim=True)]
+    channel: Channel = CHANNEL
+    author: Annotated[str | None, Argument("The name of who said it.", 1, 200)] = None
+    type: Annotated[str, Argument("What it is.", choices=_TYPES)] = "text"
+    call_id: Annotated[
+        str | None, Argument("Of a tool's call and its result: what links them.", 1, 200, is_rare=True)
+    ] = None
+    tool_name: Annotated[str | None, Argument("Which tool.", 1, 200, is_rare=True)] = None
+    once: Annotated[
+        str | None, Argument("Your own name for this very message: said again under it, it is kept once.", 1, 200)
+    ] = None
+    ends: Annotated[bool, Argument("True where this completes the answer.")] = False
+
+
+class RecordedView(TypedDict):
+    """Where a message was put."""
+
+    id: str
+    conversation_id: str
+    exchange_id: str
+    created_at: str
+
+
+def _record(harken: Harken, wanted: RecordArguments, caller: Caller) -> Message:
+    found = harken.record_message(
+        wanted.conversation,
+        wanted.role,
+        wanted.text,
+        channel=wanted.channel,
+        author=wanted.author,
+        type=wanted.type,
+        call_id=wanted.call_id,
+        tool_name=wanted.tool_name,
+        directory=caller.directory,
+        once=wanted.once or caller.once or None,
+    )
+    if wanted.ends:
+        harken.end_exchange(wanted.conversation, channel=wanted.channel)
+    return found
+
+
 OPERATIONS = (
+    Operation(
+        "record",
+        "Record a message of a conversation as it was said; secrets are taken out. For agents without hooks.",
+        RecordArguments,
+        _record,
+        "Record a message",
+        RecordedView,
+        lambda found, _wanted: form_view(RecordedView, found),
+        Effect.ADDS,
+        scope="record",
+    ),
     Operation(
         "conversations",
         "List conversations, the newest first: title, agent, project, when something was said last, and size.",

@@ -12,17 +12,16 @@ from harken.serve.operations import (
     experiences,
     feedback,
     labels,
-    recording,
     rules,
     saved,
     searching,
     status,
-    team,
     values,
     webhooks,
     workspace,
 )
 from harken.serve.operations.operation import AnyOperation
+from harken.serve.team import verbs
 
 _ALL: tuple[AnyOperation, ...] = (
     *searching.OPERATIONS,
@@ -30,7 +29,6 @@ _ALL: tuple[AnyOperation, ...] = (
     *contexts.OPERATIONS[:2],
     *status.OPERATIONS,
     *contexts.OPERATIONS[2:],
-    *recording.OPERATIONS,
     *saved.OPERATIONS,
     *rules.OPERATIONS,
     *feedback.OPERATIONS,
@@ -42,7 +40,7 @@ _ALL: tuple[AnyOperation, ...] = (
 )
 OPERATIONS = {each.name: each for each in _ALL if each.answer is not NoneType}
 # Of a team's server: those of a memory, and those of the team.
-TEAM_OPERATIONS = {**OPERATIONS, **{each.name: each for each in team.OPERATIONS}}
+TEAM_OPERATIONS = {**OPERATIONS, **{each.name: each for each in verbs.OPERATIONS}}
 COMMANDS = {each.words: each for each in _ALL if each.show is not None}
 
 

@@ -9,21 +9,23 @@ import asyncio
 import hashlib
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from http.cookies import CookieError, SimpleCookie
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import HTMLResponse
+from starlette.responses import HTMLResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from harken.errors import KeyRefusedError
+from harken.model.team import KeyScope, Speaker
 from harken.serve.http.guard import misdirected
 
 COOKIE, CSRF_FIELD, OPENING = "harken", "csrf", "/open"
 FORM, CSRF = "harken.form", "harken.csrf"
-LINK_SECONDS = 60.0
+LINK_SECONDS, SESSION_SECONDS = 60.0, 12 * 3600.0
 _LONGEST_FORM, _FORM_SECONDS = 256 * 1024, 15.0
 HEADERS = {
     # htmx asks, and forms are sent, nowhere but here.
@@ -78,6 +80,75 @@ class Browsers:
         return self._csrf.get(_hash(cookie)) if cookie else None
 
 
+@dataclass(slots=True)
+class _SignedIn:
+    """A browser that has signed in: who it is, asked anew each time, and the token that its forms carry."""
+
+    find: Callable[[], Speaker]
+    csrf: str
+    used_at: float
+
+
+@dataclass(slots=True)
+class Sessions:
+    """Browsers that have signed in to a team's pages. Nothing of it outlives the process; cookies are kept as hashes.
+
+    Whoever lets somebody in, by a key or by a login elsewhere, says how it is found out each time who that is: so a key
+    that was revoked, or a person who has left, sees nothing from then on.
+    """
+
+    clock: Callable[[], float] = time.monotonic
+    _open: dict[str, _SignedIn] = field(default_factory=dict)
+
+    def admit(self, find: Callable[[], Speaker]) -> str:
+        """Let a browser in; returns its cookie.
+
+        Raises:
+            AccessError: `find` refuses, or finds somebody who may not read.
+        """
+        find().require(KeyScope.READ)
+        now = self.clock()
+        self._open = {key: each for key, each in self._open.items() if now - each.used_at < SESSION_SECONDS}
+        cookie = secrets.token_urlsafe(32)
+        self._open[_hash(cookie)] = _SignedIn(find, secrets.token_urlsafe(32), now)
+        return cookie
+
+    def csrf(self, cookie: str | None) -> str | None:
+        """The token that a browser's forms carry; None where none has this cookie, or has not used it for long."""
+        found = self._open.get(_hash(cookie)) if cookie else None
+        if found is None or self.clock() - found.used_at >= SESSION_SECONDS:
+            return None
+        found.used_at = self.clock()
+        return found.csrf
+
+    def speaker(self, cookie: str) -> Speaker:
+        """Who is at the browser now; blocks.
+
+        Raises:
+            KeyRefusedError: nobody any more.
+        """
+        found = self._open.get(_hash(cookie))
+        if found is None:
+            raise KeyRefusedError
+        try:
+            return found.find()
+        except KeyRefusedError:
+            self.end(cookie)
+            raise
+
+    def end(self, cookie: str) -> None:
+        """Sign a browser out."""
+        self._open.pop(_hash(cookie), None)
+
+
+class Admitted(Protocol):
+    """Knows the browsers that were let in."""
+
+    def csrf(self, cookie: str | None) -> str | None:
+        """The token that a browser's forms carry; None where it was not let in."""
+        ...
+
+
 def _hash(key: str) -> str:
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -88,18 +159,30 @@ class Threshold:
     Args:
         prefix: a path that nobody can guess: cookies are shared by all ports of a host, and this one is sent to none
             but who listens under that path.
-        host: what browsers call us, with the port.
+        host: what browsers call us, with the port; None of a server that has names of its own, and no pages but for
+            who has signed in under one of them.
         admit: told the connection of whoever has shown a cookie.
+        doors: paths that are open to browsers without a cookie, and may be come to from elsewhere.
+        closed: the answer to those without, at any other path.
     """
 
     def __init__(
-        self, app: ASGIApp, browsers: Browsers, prefix: str, host: str, admit: Callable[[Any], None] = lambda _c: None
+        self,
+        app: ASGIApp,
+        browsers: Admitted,
+        prefix: str,
+        host: str | None,
+        admit: Callable[[Any], None] = lambda _c: None,
+        doors: Collection[str] = (OPENING,),
+        closed: Callable[[], Response] | None = None,
     ) -> None:
         self._app = app
         self._browsers = browsers
         self._prefix = prefix
         self._host = host
         self._admit = admit
+        self._doors = frozenset(doors)
+        self._closed = closed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer for the application, or hand the request on."""
@@ -117,11 +200,14 @@ class Threshold:
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers, path = Headers(scope=scope), scope["path"].removeprefix(self._prefix)
-        refused = misdirected(_told(headers), lambda called: called == self._host)
+        refused = misdirected(_told(headers), lambda called: self._host in (None, called))
         refused = refused or self._foreign(scope, headers, path)
-        csrf = None
-        if refused is None and path != OPENING:
-            csrf = self._browsers.csrf(_cookie_of(headers))
+        csrf, is_door = None, path in self._doors
+        if refused is None and not is_door:
+            csrf = self._browsers.csrf(cookie_of(headers))
+            if csrf is None and self._closed is not None:
+                await self._closed()(scope, receive, send)
+                return
             refused = (403, "These pages are closed here. Open them anew with: harken view") if csrf is None else None
         if refused is not None:
             await _refusal(*refused)(scope, receive, send)
@@ -134,12 +220,14 @@ class Threshold:
                 (await _body(receive)).decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=200
             )
             shown = form.get(CSRF_FIELD, [""])[0]
-            if csrf is None or not secrets.compare_digest(shown.encode(), csrf.encode()):
+            # At a door nobody has one yet: that the form is ours was told by the browser.
+            if not is_door and (csrf is None or not secrets.compare_digest(shown.encode(), csrf.encode())):
                 await _refusal(403, "This form is not from these pages, or from before they were opened anew.")(
                     scope, receive, send
                 )
                 return
-        inside = {**scope, "path": path or "/", "raw_path": (path or "/").encode(), FORM: form, CSRF: csrf}
+        at = path or "/"
+        inside = {**scope, "path": at, "raw_path": at.encode(), "root_path": "", FORM: form, CSRF: csrf}
         await self._app(inside, receive, send)
 
     def _foreign(self, scope: Scope, headers: Headers, path: str) -> tuple[int, str] | None:
@@ -147,10 +235,10 @@ class Threshold:
             return 404, "There is nothing here. The pages open with: harken view"
         if scope["method"] not in ("GET", "HEAD", "POST"):
             return 405, "Pages are read, and forms are sent; nothing else."
-        # Browsers tell who asks; the opening link alone may be followed from anywhere.
+        # Browsers tell who asks; doors alone may be come to from anywhere.
         asked_by = headers.get("sec-fetch-site", "same-origin")
         is_link = (
-            path == OPENING and scope["method"] == "GET" and headers.get("sec-fetch-mode", "navigate") == "navigate"
+            path in self._doors and scope["method"] == "GET" and headers.get("sec-fetch-mode", "navigate") == "navigate"
         )
         if asked_by not in ("same-origin", "none") and not is_link:
             return 403, "Web pages of other origins may not ask."
@@ -166,7 +254,8 @@ def _told(headers: Headers) -> Headers:
     return Headers(raw=[each for each in headers.raw if each[0] != b"origin"]) if is_own else headers
 
 
-def _cookie_of(headers: Headers) -> str | None:
+def cookie_of(headers: Headers) -> str | None:
+    """The cookie that a browser shows; None where it shows none of ours."""
     try:
         found = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
     except CookieError:
@@ -174,9 +263,12 @@ def _cookie_of(headers: Headers) -> str | None:
     return found.value if found else None
 
 
-def cookie_header(cookie: str, prefix: str) -> str:
-    """The header that gives a browser its cookie: for these pages alone, never shown to scripts, until it is closed."""
-    return f"{COOKIE}={cookie}; Path={prefix}/; HttpOnly; SameSite=Strict"
+def cookie_header(cookie: str, prefix: str, is_secure: bool = False) -> str:
+    """The header that gives a browser its cookie: for these pages alone, never shown to scripts, until it is closed.
+
+    Where the pages came over TLS (`is_secure`), it is sent over TLS alone.
+    """
+    return f"{COOKIE}={cookie}; Path={prefix}/; HttpOnly; SameSite=Strict{'; Secure' if is_secure else ''}"
 
 
 async def _body(receive: Receive) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,7 @@ from harken.log import Log
 from harken.serve.http.guard import status_of
 from harken.serve.viewer import conversations, home, learned, recalls, saved, searching, topics, upkeep
 from harken.serve.viewer.access import CSRF, FORM, OPENING, Browsers, cookie_header
-from harken.serve.viewer.pages import Drawn, Gone, PageJobs, PageMaker, PageRequest, Rendered, place_of
+from harken.serve.viewer.pages import Drawn, Gone, PageJobs, PageMaker, PageMember, PageRequest, Rendered
 from harken.serve.viewer.rendering import make_environment
 
 if TYPE_CHECKING:
@@ -43,10 +43,13 @@ _LIVE = ("messages", "conversations", "queue", "failed", "spend_today_usd", "red
 
 
 def make_pages(harken: Harken, browsers: Browsers, prefix: str, daemon: Daemon) -> ASGIApp:
-    """Make the application; it takes who comes to it for the owner, so it stands behind a `Threshold` or a login."""
-    environment, jobs = make_environment(), PageJobs()
-    # Addresses of ours alone: what stands in a memory is never one.
-    environment.globals |= {"at": lambda path: prefix + path, "menu": MENU, "place": place_of}
+    """Make the application; it takes who comes to it for the owner, so it stands behind a `Threshold`."""
+    jobs = PageJobs()
+    environment = make_environment(prefix, MENU)
+
+    def asked(request: Request) -> PageRequest:
+        daemon.touch()
+        return request_of(harken, request, jobs)
 
     async def opening(request: Request) -> Response:
         cookie = browsers.admit(request.query_params.get("key", ""))
@@ -57,25 +60,52 @@ def make_pages(harken: Harken, browsers: Browsers, prefix: str, daemon: Daemon) 
         answer.headers["set-cookie"] = cookie_header(cookie, prefix)
         return answer
 
-    def page(path: str, make: PageMaker) -> Route:
-        async def answer(request: Request) -> Response:
-            daemon.touch()
-            return await run_sync(_answer, environment, harken, jobs, make, request, prefix)
-
-        return Route(path, answer, methods=["POST"] if path.startswith(SENT_TO) else ["GET"])
-
     async def live(_request: Request) -> Response:
         return StreamingResponse(_changes(harken, daemon), media_type="text/event-stream")
+
+    own = [Route(OPENING, opening, methods=["GET"]), Route("/live", live, methods=["GET"])]
+    return application(environment, prefix, PAGES, asked, own)
+
+
+def request_of(harken: Harken, request: Request, jobs: PageJobs, member: PageMember | None = None) -> PageRequest:
+    """What a page is made of, of a browser's request."""
+    form: Mapping[str, list[str]] = request.scope[FORM]
+    # A form sends its empty fields as well.
+    query = {name: value for name, value in request.query_params.items() if value.strip()}
+    return PageRequest(harken, request.path_params, query, form, jobs, member)
+
+
+def application(
+    environment: Environment,
+    prefix: str,
+    pages: Mapping[str, PageMaker],
+    asked: Callable[[Request], PageRequest],
+    own: Sequence[Route],
+) -> ASGIApp:
+    """Make the application of some pages.
+
+    Args:
+        environment: has the templates.
+        prefix: of all addresses.
+        pages: by address.
+        asked: what a page is made of; runs in a thread of its own.
+        own: addresses beside those of the pages.
+    """
+
+    def page(path: str, make: PageMaker) -> Route:
+        async def answer(request: Request) -> Response:
+            return await run_sync(_answer, environment, asked, make, request, prefix)
+
+        return Route(path, answer, methods=["POST"] if path.startswith(SENT_TO) else ["GET"])
 
     async def missing(request: Request, _error: Exception) -> Response:
         return HTMLResponse(_text(environment, request, _NO_PAGE), 404)
 
     return Starlette(
         routes=[
-            Route(OPENING, opening, methods=["GET"]),
-            Route("/live", live, methods=["GET"]),
+            *own,
             Route("/static/{name}", _static, methods=["GET"]),
-            *(page(path, make) for path, make in PAGES.items()),
+            *(page(path, make) for path, make in pages.items()),
         ],
         exception_handlers={404: missing, 405: missing},
     )
@@ -90,14 +120,16 @@ _SPENT = Rendered(
 
 
 def _answer(
-    environment: Environment, harken: Harken, jobs: PageJobs, make: PageMaker, request: Request, prefix: str
+    environment: Environment,
+    asked: Callable[[Request], PageRequest],
+    make: PageMaker,
+    request: Request,
+    prefix: str,
 ) -> Response:
     """Make a page, or the page that says why there is none."""
-    form: Mapping[str, list[str]] = request.scope[FORM]
-    # A form sends its empty fields as well.
-    query = {name: value for name, value in request.query_params.items() if value.strip()}
     try:
-        found = make(PageRequest(harken, request.path_params, query, form, jobs))
+        of = asked(request)
+        found = make(of)
     except HarkenError as error:
         status = status_of(error)
         title = "Not found" if isinstance(error, NotFoundError) else "That did not work"
@@ -107,7 +139,7 @@ def _answer(
         message = f"Unexpected {type(error).__name__}; please report it."
         found = Rendered("error.html", {"title": "A mistake of ours", "message": message}, 500)
     if isinstance(found, Gone):
-        work = BackgroundTask(jobs.run, *found.job) if found.job else None
+        work = BackgroundTask(of.jobs.run, *found.job) if found.job else None
         return RedirectResponse(prefix + found.path, 303, background=work)
     if isinstance(found, Drawn):
         # Titles are anybody's words: none may close or open a tag, should a browser take this for a page.

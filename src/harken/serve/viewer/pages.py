@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from threading import Lock
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import urlencode
 
 from harken.engine import Harken
 from harken.errors import HarkenError, sentence_of
 from harken.log import Log
-from harken.serve.operations.operation import Caller, view_of
+from harken.serve.operations.operation import AnyOperation, Caller, view_of
 from harken.serve.operations.registry import COMMANDS, operation_of
 
 _log = Log(__name__)
@@ -56,6 +56,18 @@ class PageJobs:
             self._since.pop(name, None)
 
 
+class PageMember(Protocol):
+    """Somebody of a team at a browser."""
+
+    def answer(self, operation: AnyOperation, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The answer of an operation, if they may have it."""
+        ...
+
+    def require(self, operation: AnyOperation) -> None:
+        """Pass if they may do what an operation does."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class PageRequest:
     """A request for a page.
@@ -65,6 +77,7 @@ class PageRequest:
         query: of the address; of several values the last, and none that is empty.
         form: what was sent with it, checked to come from these pages.
         jobs: the work that pages have begun.
+        member: who asks, on a team's server; None where the owner of the memory does.
     """
 
     harken: Harken
@@ -72,6 +85,7 @@ class PageRequest:
     query: Mapping[str, str]
     form: Mapping[str, list[str]] = field(default_factory=dict)
     jobs: PageJobs = field(default_factory=PageJobs)
+    member: PageMember | None = None
 
     def call(self, name: str, **given: Any) -> dict[str, Any]:
         """The answer of an operation, as every program gets it; arguments that are None are left out.
@@ -91,11 +105,16 @@ class PageRequest:
 
     def _call(self, name: str, caller: Caller, given: Mapping[str, Any]) -> dict[str, Any]:
         named = {each: value for each, value in given.items() if value is not None}
-        return operation_of(name).call(self.harken, named, caller)
+        operation = operation_of(name)
+        if self.member is not None:
+            return self.member.answer(operation, named)
+        return operation.call(self.harken, named, caller)
 
     def command(self, words: str, **given: Any) -> Any:
         """The JSON of a command that programs are not offered."""
         operation = COMMANDS[words]
+        if self.member is not None:
+            self.member.require(operation)
         with operation.awaited():
             return view_of(operation.run(self.harken, operation.arguments(**given), Caller()))
 

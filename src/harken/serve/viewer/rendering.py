@@ -11,6 +11,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from harken.serve.viewer.pages import place_of
 from harken.text.characters import legible
 from harken.text.shown import counted, one_line, readable_age, readable_bytes, short_key
 
@@ -20,8 +21,8 @@ _WEEKS, _LEVELS = 53, 4
 _MOST_CHARS = 12_000
 
 
-def make_environment() -> Environment:
-    """Make the environment of all templates."""
+def make_environment(prefix: str, menu: Sequence[tuple[str, str]]) -> Environment:
+    """Make the environment of all templates: addresses begin with the prefix, and the menu names some of them."""
     made = Environment(
         loader=PackageLoader("harken.serve.viewer"),
         autoescape=True,
@@ -31,7 +32,14 @@ def make_environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    made.globals["months"] = month_abbr[1:]
+    # Addresses of ours alone: what stands in a memory is never one.
+    made.globals |= {
+        "months": month_abbr[1:],
+        "at": lambda path: prefix + path,
+        "menu": menu,
+        "place": place_of,
+        "sign_out": "",
+    }
     made.filters |= {
         "said": said,
         "moment": moment,

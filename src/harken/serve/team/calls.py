@@ -19,7 +19,7 @@ from harken.model.team import COMMON, Access, AuditEntry, KeyScope, Speaker, Tea
 from harken.serve.http.metrics import Metrics
 from harken.serve.http.problems import problem_of
 from harken.serve.operations.operation import AnyOperation, Caller, Effect
-from harken.serve.operations.team import TeamMember
+from harken.serve.team.verbs import TeamMember
 
 _log = Log(__name__)
 _MOST_IDS, _MOST_KEY_CHARS = 100, 255

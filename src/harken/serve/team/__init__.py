@@ -1,0 +1,1 @@
+"""A team: the verbs about it, calls of its members, their pages."""
