@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Self, TypeVar
 
 from harken.bench.bench import MineReport
+from harken.chat.details import DetailsPage
 from harken.chat.rounds import Listen
 from harken.chat.tasks import Answer, TaskRun, TaskState
 from harken.chat.turn import Turn
@@ -18,13 +19,15 @@ from harken.context.render import Quote
 from harken.context.task_history import Run
 from harken.engine import Harken
 from harken.engine.maintenance import EmbeddingPlan, StoreStatus
+from harken.engine.parts import Parts
 from harken.importers.importer import ImportReport
 from harken.importers.importer import Progress as ImporterProgress
 from harken.importers.parsed import TranscriptFormat
-from harken.jobs.job import Worker
+from harken.jobs.job import SwitchedWork, Worker
 from harken.jobs.workers import VectorsBySource, WorkerReport
 from harken.journal.export import Exported
 from harken.journal.journal import Replayed
+from harken.model.arguments import DetailsWanted
 from harken.model.conversations import (
     CoreFact,
     ExchangeStatus,
@@ -69,6 +72,7 @@ from harken.sources.topics.topics import DigestTopic, Topic
 from harken.sources.workspace.commits import CommitReport
 from harken.sources.workspace.tree import IndexReport, Progress
 from harken.storage.enrichment.jobs import FailedWork
+from harken.storage.ports import Store
 from harken.storage.workspace.commits import Authorship, Churn
 
 Result = TypeVar("Result")
@@ -79,6 +83,7 @@ class Calls:
 
 class AsyncArchive:
     async def page(self, uid: str, offset: int | None = ..., limit: int = ...) -> Page: ...
+    async def details(self, wanted: DetailsWanted) -> DetailsPage: ...
     async def days(self, since: datetime | None = ...) -> dict[date, int]: ...
     async def recalls(
         self,
@@ -128,6 +133,8 @@ class AsyncBackground:
     async def status(self, name: str | None = ...) -> tuple[WorkerReport, ...]: ...
     async def is_summarizing(self) -> bool: ...
     async def vectors(self) -> VectorsBySource: ...
+    async def has(self, name: str) -> bool: ...
+    async def work_of(self, name: str) -> SwitchedWork: ...
 
 class AsyncBench:
     async def mine(
@@ -540,6 +547,8 @@ class AsyncHarken:
         env: Mapping[str, str] | None = ...,
         on_replay: Callable[[int, int], None] = ...,
         now: Callable[[], datetime] = ...,
+        store: Store | None = ...,
+        beside: Parts | None = ...,
     ) -> None: ...
     async def record_message(
         self,

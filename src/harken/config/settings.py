@@ -19,7 +19,8 @@ from harken.errors import ConfigError
 _FILES = ("harken.toml", "harken.yaml", "harken.yml")
 _PREFIX = "HARKEN_"
 RUN_TIME = "run time"
-_NOT_SETTINGS = {"HARKEN_HOME", "HARKEN_CONFIG"}
+_KEY = "HARKEN_KEY"
+_NOT_SETTINGS = {"HARKEN_HOME", "HARKEN_CONFIG", _KEY}
 # Their keys are anybody's.
 _FREE_TABLES = frozenset({"redaction.patterns"})
 # What a distance of 1 or more becomes: the seeds let everything pass then that is found at all.
@@ -91,6 +92,11 @@ def without_password(url: str) -> str:
 def environment() -> Mapping[str, str]:
     """Return the process's environment variables."""
     return os.environ
+
+
+def team_key(env: Mapping[str, str] | None = None) -> str | None:
+    """Return the key by which a team's server knows who asks, `HARKEN_KEY`; None without one."""
+    return (environment() if env is None else env).get(_KEY) or None
 
 
 def default_home(env: Mapping[str, str]) -> Path:

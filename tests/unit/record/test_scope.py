@@ -12,7 +12,7 @@ from harken.errors import NotFoundError
 from harken.model.conversations import ProjectIdentity, Role
 from harken.record.recorder import Batch, NewConversation, NewMessage
 from harken.record.scope import scope_of
-from harken.storage.projects import EVERY_PROJECT, ProjectScope
+from harken.storage.projects import ProjectScope
 
 
 def scope(harken: Harken, mode: str = "prefer", **place: str | Path | ProjectIdentity | None) -> ProjectScope:
@@ -64,7 +64,7 @@ def test_a_project_goes_by_every_name_that_it_had(harken: Harken, tmp_path: Path
 
 
 def test_without_a_project_there_is_nothing_to_prefer_and_project_sees_what_is_of_none(harken: Harken) -> None:
-    assert scope(harken, directory="/src/house") == EVERY_PROJECT
+    assert not scope(harken, directory="/src/house").others
     record(harken, "house", ProjectIdentity("path:/src/house", "house"))
     assert not scope(harken).prefers
     assert scope(harken, "project").others

@@ -26,6 +26,7 @@ def command_of(operation: AnyOperation) -> click.Command:
         # What stands on this command line beside the home, and a chat's own store, no daemon knows; and hooks wait for
         # it while it does what takes long.
         is_own = session.opened is not None or session.overrides or session.is_verbose or operation.is_long
+        is_own = is_own or session.is_of_team
         answer = None if is_own else ask_daemon(session.home, operation, given, as_json)
         if answer is None:
             try:

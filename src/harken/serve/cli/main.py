@@ -85,6 +85,16 @@ _COMMANDS = {
         "install": "Put memory into a coding agent's settings: hooks, where it has them, and the MCP server.",
         "setup": "Find the agents and histories of this machine, import, install, choose a model: each is asked first.",
     },
+    "cli.team": {
+        "erase": "Erase a person of the team for good: their keys, their words in every space, and their name.",
+        "group": "Groups of the team that spaces can be granted to.",
+        "key": "Keys, by which a team's server knows who asks: make, list, revoke and rotate them.",
+        "principal": "Who is in the team: people, agents and services.",
+        "share": "Copy something into a space of the team; it says there whose words they are.",
+        "space": "Spaces of the team: one's own, which is private, and those that it shares.",
+        "unshare": "Forget the copies of something that was shared.",
+        "whoami": "Say who asks, by which key, what it may, and which spaces it reaches.",
+    },
     "operations.saved": {"memory": "Facts, preferences, decisions: what was saved on purpose, found by every search."},
     "operations.rules": {
         "rules": "List the rules and preferences that you have stated, newest first; confirm one, drop one."
@@ -132,6 +142,7 @@ SECTIONS = {
         *("install", "assemble", "premortem", "experience", "values", "task"),
         *("index", "code", "commits", "documents", "mcp", "hook"),
     ),
+    "A team": ("whoami", "principal", "group", "key", "space", "share", "unshare", "erase"),
     "Server and upkeep": (
         *("serve", "worker", "embeddings", "summarizer", "doctor", "bench", "backup", "restore", "export", "reindex"),
         "migrate",
@@ -147,17 +158,18 @@ SECTIONS = {
 )
 @click.option("--home", type=click.Path(path_type=Path), help="Where everything is kept; also HARKEN_HOME.")
 @click.option("--store", help="URL of the database, in place of the embedded file; also HARKEN_STORE.")
+@click.option("--space", help="Of a team: the space that is written to, in place of your own.")
 @click.option("--verbose", is_flag=True, help="Show the log on stderr.")
 @click.version_option(__version__, prog_name="harken")
 @click.pass_context
-def cli(context: click.Context, home: Path | None, store: str | None, verbose: bool) -> None:
+def cli(context: click.Context, home: Path | None, store: str | None, space: str | None, verbose: bool) -> None:
     """Memory for AI agents that comes back by itself.
 
     Start with `harken setup`, or with `harken import`, which finds the histories of the agents on this machine, then
     `harken search`; or talk, with all of it in mind: `harken chat`.
     """
     log_to_stderr("DEBUG" if verbose else "ERROR")
-    context.obj = CommandSession(home, {} if store is None else {"store": store}, verbose)
+    context.obj = CommandSession(home, {} if store is None else {"store": store}, verbose, space)
 
 
 def run() -> None:

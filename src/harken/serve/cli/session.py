@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from harken.config.settings import Settings
     from harken.context.builder import ContextSession
     from harken.engine import Harken
+    from harken.engine.team import Team
+    from harken.model.team import Speaker
 
 Result = TypeVar("Result")
 _AGREED = "yes"
@@ -53,11 +55,13 @@ class CommandSession:
         talk: the conversation that goes on in that chat; None on the command line.
         prefix: what stands before a command that a person is told to type.
         is_verbose: whether the whole log is shown on stderr, not errors alone.
+        space: of a team, in which is written; None for one's own.
     """
 
     home: Path | None
     overrides: Mapping[str, Any]
     is_verbose: bool = False
+    space: str | None = None
     opened: Harken | None = None
     talk: ContextSession | None = None
     prefix: str = "harken "
@@ -82,6 +86,10 @@ class CommandSession:
         if self.opened is not None:
             yield self.opened
             return
+        if self.is_of_team:
+            with self.team() as (team, speaker):
+                yield team.memory(speaker, self.space)
+            return
         from harken.engine import Harken
 
         with self.progress("Rebuilding from the journal", "conversations") as report:
@@ -93,6 +101,22 @@ class CommandSession:
             for torn in replayed.torn:
                 self.note(f"Set aside a broken journal line ({torn.length} bytes of {torn.path}) in {torn.kept_in}")
             yield harken
+
+    @property
+    def is_of_team(self) -> bool:
+        """Whether a key or a space is given: then it is a team's memory."""
+        # The settings take longer to import than a daemon to answer.
+        return self.space is not None or bool(os.environ.get("HARKEN_KEY"))  # noqa: TID251
+
+    @contextmanager
+    def team(self) -> Iterator[tuple[Team, Speaker]]:
+        """The team of a server, and who asks: by the key of the environment, else whoever has the database."""
+        from harken.config.settings import team_key
+        from harken.engine.team import Team
+
+        with Team(self.home, settings=self.overrides) as team:
+            key = team_key()
+            yield team, team.operator() if key is None else team.speaker(key)
 
     def settings(self) -> Settings:
         """The settings of this run, read without opening a store; values set at run time are not among them."""

@@ -64,9 +64,10 @@ def _set_database_aside(session: CommandSession) -> None:
 @click.option("--conversation", "conversations", multiple=True, help="A whole conversation, by id.")
 @click.option("--project", help="Every conversation of a project.")
 @click.option("--query", help="Every message that holds all of these words.")
+@click.option("--keep-copies", is_flag=True, help="Leave copies that were shared in other spaces of a team.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @with_json
-def forget(session: CommandSession, yes: bool, as_json: bool, **named: Any) -> None:
+def forget(session: CommandSession, yes: bool, as_json: bool, keep_copies: bool, **named: Any) -> None:
     """Forget messages for good: the words are erased everywhere, and only their ids remain."""
     with session.engine() as harken:
         doomed = harken.maintenance.plan_forget(**named)
@@ -74,15 +75,18 @@ def forget(session: CommandSession, yes: bool, as_json: bool, **named: Any) -> N
             raise UsageError("No message holds all of these words.")
         if not yes and session.opened is not None and not sys.stdin.isatty():
             raise UsageError("Nothing was forgotten, for nobody can answer here. To do it all the same, add --yes.")
-        if not yes and not _agrees(f"Forget {counted(doomed.messages, 'message')} for good?"):
+        doomed = replace(doomed, copies=()) if keep_copies else doomed
+        shared = f" and {counted(len(doomed.copies), 'shared copy', 'shared copies')}" if doomed.copies else ""
+        if not yes and not _agrees(f"Forget {counted(doomed.messages, 'message')}{shared} for good?"):
             raise HarkenError("Nothing was forgotten.")
         with session.progress("Forgetting", "records") as show:
             done = harken.maintenance.forget(doomed, show)
     if not done.scrubbed:
         session.note("Freed space may still hold the words: another process is reading. When it is done: harken doctor")
     ids = [tombstone.uid for tombstone in doomed.tombstones]
-    view = {"messages": done.messages, "conversations": done.conversations, "ids": ids}
-    session.tell(as_json, view, f"Forgot {counted(done.messages, 'message')}. Backups made earlier still hold them.")
+    view = {"messages": done.messages, "conversations": done.conversations, "ids": ids, "copies": len(doomed.copies)}
+    said = f"Forgot {counted(done.messages, 'message')}{shared}."
+    session.tell(as_json, view, f"{said} Backups made earlier still hold them.")
 
 
 def _agrees(question: str) -> bool:

@@ -135,7 +135,7 @@ def _show_list(printer: Printer, found: Listing) -> None:
             when = f"{said:%H:%M}" if found.by == _DAY else f"{said:%Y-%m-%d %H:%M}"
             printer.say(f"{next(numbers):>4}  ", (f"{when}  ", "green"), (head.title or "untitled", "bold"))
             where = [name for name in (head.channel, head.project and head.project.name) if name]
-            where += [f"#{tag}" for tag in each.tags]
+            where += [*(f"#{tag}" for tag in each.tags), *([head.origin.label] if head.origin else [])]
             facts = " · ".join([*where, _size(each.messages, each.chars), readable_age(head.updated_at), each.short_id])
             printer.say((f"      {facts}", "dim"))
         printer.say()

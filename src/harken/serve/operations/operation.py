@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from harken.chat.tools import RecordForm
     from harken.context.builder import ContextSession
     from harken.engine import Harken
+    from harken.model.provenance import Provenance
 
 Wanted = TypeVar("Wanted")
 Found = TypeVar("Found")
@@ -168,6 +169,11 @@ class IdArguments:
     """One thing by its id."""
 
     id: Annotated[str, Argument("Its id, or the beginning of it."), WORD]
+
+
+def whose(origin: Provenance | None) -> Piece:
+    """What stands behind something of a team's shared spaces: which one, and whose it is."""
+    return (f"  {origin.label}", "magenta") if origin else ""
 
 
 def view_of(found: Any) -> Any:

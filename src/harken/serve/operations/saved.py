@@ -24,6 +24,7 @@ from harken.serve.operations.operation import (
     Project,
     next_offset_of,
     view_of,
+    whose,
 )
 from harken.text.dates import parse_since
 from harken.text.shown import counted, one_line, readable_age
@@ -125,6 +126,7 @@ def show_memory(session: Printer, found: Memory, is_whole: bool = False) -> None
         ("".join(f" #{tag}" for tag in found.tags), "yellow"),
         (f"  {found.uid}", "dim"),
         (f"  {found.trust.label}" if found.trust.is_untrusted else "", "red"),
+        whose(found.origin),
     )
     session.say("  " + (found.content if is_whole else one_line(found.content, _EXCERPT_CHARS)))
     if found.superseded_by:

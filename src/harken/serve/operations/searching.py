@@ -27,6 +27,7 @@ from harken.serve.operations.operation import (
     id_listed,
     number_listed,
     view_of,
+    whose,
 )
 from harken.text.dates import parse_since, parse_until
 from harken.text.shown import counted, readable_age, short_key
@@ -215,7 +216,7 @@ def _show_hits(session: Printer, found: Search) -> None:
             entry = hit.entry
             speaker = entry.author or entry.role or entry.source
             head = f"{next(numbers):>2}. {speaker}, {readable_age(entry.created_at)}  "
-            session.say((head, "green"), (entry.ref_uid, "dim"), (_label(entry.trust), "red"))
+            session.say((head, "green"), (entry.ref_uid, "dim"), (_label(entry.trust), "red"), whose(hit.origin))
             session.say("    " + _excerpt(entry.text, pattern), lit=pattern)
             if found.is_explained:
                 session.say(("    " + _explanation(hit, found.result.threshold), "dim"))
@@ -345,7 +346,7 @@ def _show_found(session: Printer, found: Surroundings | Outline | Memory | Exper
         show_experience(session, found)
         return
     head = found.conversation
-    session.say((f"{head.title or head.channel} · {head.uid}", "bold"))
+    session.say((f"{head.title or head.channel} · {head.uid}", "bold"), whose(head.origin))
     if found.before:
         session.say((f"… {found.before} earlier messages", "dim"))
     for message in found.messages:

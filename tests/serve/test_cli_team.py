@@ -1,0 +1,106 @@
+"""The commands of a team: set up in a few lines, used by keys, and taken back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from command_line import CommandLine
+
+
+@pytest.fixture
+def server(shared_database: str, tenant: str) -> dict[str, str]:
+    """The environment of whoever has the database."""
+    return {"HARKEN_STORE": shared_database, "HARKEN_TENANT": tenant, "HARKEN_EMBEDDER": "none"}
+
+
+def test_a_team_of_two_is_made_by_two_commands(cli: CommandLine, server: dict[str, str]) -> None:
+    said = cli("principal", "create", "alice", "--admin", settings=server)
+    alice = {**server, "HARKEN_KEY": said.out.strip()}
+    assert "only time" in said.err
+    bob = {**server, "HARKEN_KEY": cli("principal", "create", "bob", settings=alice).out.strip()}
+
+    view = cli("whoami", "--json", settings=bob).json()
+    assert view["principal"]["name"] == "bob"
+    assert [space["name"] for space in view["spaces"]] == ["bob", "common"]
+    assert "bob of team" in cli("whoami", settings=bob).out
+    cli("memory", "add", "The boiler is serviced in May.", settings=bob)
+    cli("--space", "common", "memory", "add", "The attic has a leak.", settings=bob)
+    assert cli.search("boiler", settings=alice) == []
+    [hit] = cli.search("attic leak", settings=alice)
+    assert hit["origin"] == {"space": "common", "by": "bob", "shared_by": None, "shared_on": None}
+    assert "space common, said by bob" in cli("search", "attic leak", settings=alice).out
+    [own] = cli.search("boiler", settings=bob)
+    assert own["origin"] is None
+
+    copy = cli("share", own["id"], "--to", "common", "--json", settings=bob).json()["id"]
+    [shared] = cli.search("boiler", settings=alice)
+    assert shared["id"] == copy
+    assert shared["origin"]["shared_by"] == "bob"
+    assert "shared by bob" in cli("show", copy, settings=alice).out
+    assert "1 record" in cli("unshare", own["id"], settings=bob).out
+    assert cli.search("boiler", settings=alice) == []
+
+
+def test_spaces_are_made_granted_kept_and_deleted(cli: CommandLine, server: dict[str, str]) -> None:
+    for name in ("alice", "bob"):
+        cli("principal", "create", name, settings=server)
+    cli("space", "create", "farm", "--keep", "30", settings=server)
+    cli("group", "set", "growers", "--add", "bob", settings=server)
+    assert "growers: bob" in cli("group", "list", settings=server).out
+    cli("space", "grant", "farm", "growers", "write", settings=server)
+    assert "growers (group): write" in cli("space", "show", "farm", settings=server).out
+    assert "30 days" in cli("space", "show", "farm", settings=server).out
+    cli("space", "keep", "farm", settings=server)
+    cli("space", "revoke", "farm", "growers", settings=server)
+    assert cli("space", "show", "farm", "--json", settings=server).json()["grants"] == []
+    assert "Nothing was deleted" in cli("space", "delete", "farm", code=1, stdin="no\n", settings=server).err
+    cli("space", "delete", "farm", "--yes", settings=server)
+    assert "There is no space farm" in cli.fails("space", "show", "farm", settings=server)
+    assert [row["name"] for row in cli("principal", "list", "--json", settings=server).json()] == ["alice", "bob"]
+
+
+def test_keys_are_made_listed_rotated_and_revoked(cli: CommandLine, server: dict[str, str]) -> None:
+    cli("principal", "create", "robot", "--kind", "agent", "--no-key", settings=server)
+    made = ("key", "create", "--for", "robot", "--scope", "read", "--only", "common", "--days", "7", "--json")
+    key = cli(*made, settings=server).json()
+    robot = {**server, "HARKEN_KEY": key["key"]}
+    assert cli("whoami", "--json", settings=robot).json()["scopes"] == ["read"]
+    assert "lacks" not in cli("search", "anything", settings=robot).err
+    assert "scope 'keys'" in cli.fails("key", "list", settings=robot)
+    [line] = cli("key", "list", "--of", "robot", settings=server).out.splitlines()
+    assert line.startswith(f"{key['prefix']}…")
+    assert key["key"] not in line
+    new = cli("key", "rotate", key["id"], "--json", settings=server).json()
+    assert "not valid" in cli.fails("whoami", settings=robot)
+    robot["HARKEN_KEY"] = new["key"]
+    cli("key", "revoke", new["prefix"], settings=server)
+    assert "not valid" in cli.fails("search", "anything", settings=robot)
+
+
+def test_erasing_asks_for_an_export_first(cli: CommandLine, server: dict[str, str], tmp_path: Path) -> None:
+    cli("principal", "create", "alice", "--admin", settings=server)
+    bob = {**server, "HARKEN_KEY": cli("principal", "create", "bob", settings=server).out.strip()}
+    cli("memory", "add", "The boiler is serviced in May.", settings=bob)
+    assert "--export FILE" in cli.fails("erase", "bob", "--yes", code=2, settings=server)
+    target = tmp_path / "bob.jsonl"
+    erased = cli("erase", "bob", "--export", target, "--yes", "--json", settings=server).json()
+    assert erased["erased"] == "bob"
+    assert "boiler" in target.read_text("utf-8")
+    assert "not valid" in cli.fails("whoami", settings=bob)
+    assert [row["name"] for row in cli("principal", "list", "--json", settings=server).json()] == ["alice"]
+
+
+def test_the_embedded_store_has_one_owner_and_no_team(cli: CommandLine) -> None:
+    assert "one owner" in cli("whoami").out
+    assert "needs a store on a server" in cli.fails("principal", "create", "alice")
+    assert "needs a store on a server" in cli.fails("--space", "common", "search", "anything")
+
+
+def test_a_key_is_taken_out_of_what_is_said(cli: CommandLine, server: dict[str, str]) -> None:
+    secret = cli("principal", "create", "alice", settings=server).out.strip()
+    cli("memory", "add", f"My key is {secret} and nothing else.", settings={**server, "HARKEN_KEY": secret})
+    [memory] = cli("memory", "list", "--json", settings={**server, "HARKEN_KEY": secret}).json()
+    assert secret not in memory["content"]
+    assert "[redacted:harken-key]" in memory["content"]
