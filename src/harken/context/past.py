@@ -18,9 +18,10 @@ from harken.model.conversations import (
     Trust,
     least_trusted,
 )
+from harken.model.lookups import PastConversation
 from harken.search.asked import objected_hits
 from harken.search.candidates import other_project
-from harken.search.past import PastConversation, PastRecall
+from harken.search.past import PastRecall
 from harken.search.query import Query
 from harken.search.relevance import Gate, RareWords
 from harken.search.search import Searcher

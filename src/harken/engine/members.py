@@ -29,7 +29,8 @@ from harken.storage.team import spaces as space_rows
 from harken.storage.team.people import EVERYONE
 
 if TYPE_CHECKING:
-    from harken.storage.team.control import ControlTables, TeamTransaction
+    from harken.storage.team.control import ControlTables
+    from harken.storage.team.tables import TeamTransaction
 
 _KEY, _SECRET_BYTES, _SHOWN_CHARS, _ID_BYTES = "hk_", 32, 8, 8
 _MOST_NAME = 100
