@@ -7,6 +7,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 import tomllib
 from collections import Counter
 from collections.abc import Sequence
@@ -40,6 +41,7 @@ EXAMPLES = {
     ("docs/measuring.md", "text"): 1,
     ("docs/mcp.md", "json"): 1,
     ("docs/mcp.md", "toml"): 2,
+    ("docs/teams.md", "python"): 1,
     ("plugins/claude-code/README.md", ""): 1,
 }
 _INSTALLING = re.compile(r"(?:pip|uv tool|pipx) install '?(?:harken|\.)(?:\[([\w,]+)\])?'?")
@@ -160,6 +162,14 @@ def _make_a_team(postgres: PostgresServer, cli: CommandLine, lines: Sequence[str
         bob = {**settings, "HARKEN_KEY": key.strip()}
         assert cli("whoami", "--json", settings=bob).json()["principal"]["name"] == "bob"
         assert [one["name"] for one in cli("principal", "list", "--json", settings=settings).json()] == ["ann", "bob"]
+        cli("space", "create", "farm", settings=settings)
+        cli("space", "grant", "farm", "bob", "write", settings=settings)
+        [program] = blocks(PAGES["docs/teams.md"], "python")
+        program = program.replace("postgresql://harken_app@db.example/crew", settings["HARKEN_STORE"])
+        program = program.replace("hk_…", bob["HARKEN_KEY"])
+        done = subprocess.run([sys.executable, "-c", program], env=cli.environment(), capture_output=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert len(cli.search("pump well", settings=bob)) == 2
     finally:
         postgres.execute("DROP DATABASE IF EXISTS crew WITH (FORCE)")
         postgres.execute("DROP ROLE IF EXISTS harken_app")

@@ -106,6 +106,8 @@ def _known(
 
 def _of_all(searches: SearchSession, ask: Callable[[SearchSession], list[tuple[Hit, Quote]]]) -> list[Quote]:
     """The best quotations of all spaces that may be read, each with whose words it is."""
+    if searches.others is None:
+        return [quote for _, quote in ask(searches)]
     merged = in_one_order(
         searches.asked(ask),
         lambda pair: pair[0].score,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from harken.model.conversations import Hit, Trust
+from harken.model.conversations import CoreFact, Hit, Trust
 from harken.model.lookups import PastConversation
 from harken.model.provenance import Provenance
 from harken.search.session import SearchSession
@@ -76,8 +76,19 @@ def hits_in_one_order(answers: Iterable[tuple[str, Sequence[Hit]]]) -> list[tupl
     )
 
 
+def facts_told_apart(session: SearchSession, facts: Sequence[CoreFact]) -> list[CoreFact]:
+    """Core memory of a shared space, each fact that somebody else has set with their name."""
+    origins = whose(session, [(session.space, (fact.uid,)) for fact in facts])
+    return [
+        fact if origin is None or origin.is_mine else replace(fact, value=f"{fact.value} (set by {origin.by or '?'})")
+        for fact, origin in zip(facts, origins, strict=True)
+    ]
+
+
 def hits_told_apart(session: SearchSession, found: Sequence[tuple[str, Hit]]) -> list[Hit]:
     """Hits, each with its space, with whose words they are, and believed accordingly."""
+    if session.others is None:
+        return [hit for _, hit in found]
     origins = whose(session, [(space, (hit.entry.ref_uid, hit.entry.conversation_uid)) for space, hit in found])
     return [
         hit

@@ -12,7 +12,8 @@ from harken.model.team import ApiKey
 from harken.storage.postgres.connection import driver_of, entered, reading_begins, writing_begins
 from harken.storage.postgres.pipeline import Asked
 from harken.storage.team.keys import read_key
-from harken.storage.team.tables import KEY_SETTING, TeamTransaction, keys
+from harken.storage.team.tables import KEY_SETTING, keys
+from harken.storage.team.tables import TeamTransaction as TeamTransaction
 
 _PARTS = ("team",)
 _SHOW_KEY = f"SELECT set_config('{KEY_SETTING}', %(digest)s, true)"

@@ -7,7 +7,6 @@ from typing import Any
 
 from sqlalchemy import Select, Text, and_, bindparam, func, literal, or_, select
 
-from harken.errors import NotFoundError, UsageError
 from harken.model.team import COMMON, Access, Grant, TeamSpace
 from harken.storage.team.people import EVERYONE, list_groups, principal_names
 from harken.storage.team.tables import TeamTransaction, grants, members, spaces
@@ -19,13 +18,7 @@ def read_space(row: Any) -> TeamSpace:
 
 
 def add_space(tx: TeamTransaction, space: TeamSpace, created: datetime) -> None:
-    """Make a space.
-
-    Raises:
-        UsageError: another one has that name.
-    """
-    if tx.rows(spaces.c.id, where=(or_(spaces.c.name == space.name, spaces.c.id == space.name),)):
-        raise UsageError(f"There is a space called {space.name} already. Choose another name.")
+    """Make a space; others may be called the same, or whoever makes one would learn of those that they may not see."""
     named = {"id": space.id, "name": space.name, "owner": space.owner, "is_private": space.is_private}
     tx.insert(spaces, **named, retention_days=space.retention_days, created=created)
 
@@ -33,18 +26,6 @@ def add_space(tx: TeamTransaction, space: TeamSpace, created: datetime) -> None:
 def list_spaces(tx: TeamTransaction) -> list[TeamSpace]:
     """Every space of the team: the common one first, then by name."""
     return sorted(map(read_space, tx.rows(spaces)), key=lambda space: (space.id != COMMON, space.name))
-
-
-def find_space(tx: TeamTransaction, name: str) -> TeamSpace:
-    """A space by name or id, whoever may see it.
-
-    Raises:
-        NotFoundError: there is none.
-    """
-    found = [space for space in list_spaces(tx) if name in (space.name, space.id)]
-    if not found:
-        raise NotFoundError(f"There is no space {name}. See: harken space list")
-    return found[0]
 
 
 def readable_spaces(tx: TeamTransaction, principal_id: str) -> list[tuple[TeamSpace, Access]]:

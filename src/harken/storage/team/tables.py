@@ -65,7 +65,6 @@ spaces = _table(
     Column("is_private", Boolean, nullable=False),
     Column("retention_days", Integer),
     *_moments("created"),
-    UniqueConstraint("team", "name", name="uq_team_spaces_name"),
 )
 grants = _table("team_grants", "space grantee access", "space grantee", Column("is_group", Boolean, nullable=False))
 # Who has written a record of a shared space, a row for each of them; of a copy, also who shared it and what it copies.
