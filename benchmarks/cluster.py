@@ -1,12 +1,12 @@
 """How much slower a search of one tenant is on a Citus cluster than on one plain server, asked in turn in one run.
 
-    python benchmarks/cluster.py CLUSTER PLAIN [--sizes 1000 10000] [--questions 150] [--rounds 2]
+    python tools/cluster.py build FOLDER_WITH_ARCHIVES
+    python benchmarks/cluster.py [--sizes 1000 10000] [--questions 150] [--rounds 2]
 
-Both URLs are of a database with Harken's schema (`harken migrate --role`, with `--distribute` on the cluster), as the
-application's role; PostgreSQL must be of one version, and both on machines of one kind. A tenant of each size is made
-on both through the product's own code, but for its vectors, which are made up near those of real texts; each question
-is asked of both, who is first in turn, and the hits must be the same in the same order. Prints one table of medians,
-and writes JSON.
+Both are started for it, of one version of PostgreSQL, and asked as the application's role. A tenant of each size is
+made on both through the product's own code, but for its vectors, which are made up near those of real texts; each
+question is asked of both, who is first in turn, and it is counted how often the hits are the same in the same order.
+Prints one table of medians, and writes JSON.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from clustered import running_servers
 from harken.engine import Harken
 from measuring import Times
 from report import keep, show
@@ -32,17 +33,15 @@ PLACES = ("cluster", "plain")
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("cluster", help="URL of a database on the cluster's coordinator, as the application's role")
-    parser.add_argument("plain", help="URL of a database on one server, likewise")
     parser.add_argument("--sizes", type=int, nargs="+", default=[1_000, 10_000])
     parser.add_argument("--questions", type=int, default=150)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     rows = []
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, running_servers() as servers:
+        urls = (servers.cluster, servers.plain)
         for size in arguments.sizes:
-            urls = (arguments.cluster, arguments.plain)
             opened = [
                 filled(Path(folder) / f"{place}-{size}", url, size) for place, url in zip(PLACES, urls, strict=True)
             ]
@@ -56,13 +55,12 @@ def main() -> None:
 
 
 def filled(home: Path, url: str, size: int) -> Harken:
-    """A tenant of so many messages, unless an earlier run has made it."""
+    """A tenant of so many messages."""
     home.mkdir()
-    harken = Harken(home, settings={"store": url, "tenant": f"cluster-{size}"}, env={})
-    if not harken.maintenance.status().counts.messages:
-        write_jsonl(home / "talk.jsonl", Talks(3).talks(size))
-        harken.import_transcripts("jsonl", [home / "talk.jsonl"])
-        fill_vectors(harken)
+    harken = Harken(home, settings={"store": url, "tenant": f"tenant-{size}"}, env={})
+    write_jsonl(home / "talk.jsonl", Talks(3).talks(size))
+    harken.import_transcripts("jsonl", [home / "talk.jsonl"])
+    fill_vectors(harken)
     return harken
 
 
