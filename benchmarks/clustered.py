@@ -40,10 +40,10 @@ class Servers:
         rows: list[Any] = self.nodes.execute(statement, _DATABASE)
         return rows
 
-    def processor_seconds(self) -> float:
-        """What the processes of the cluster have taken of the processor, those that have ended included."""
-        nodes = (TOOL["COORDINATOR"], *TOOL["WORKERS"])
-        return sum(_processor_seconds(self.nodes.folder / node) for node in nodes)
+    def processor_seconds(self) -> tuple[float, float]:
+        """What coordinator and workers have taken of the processor, by processes that have ended as well."""
+        taken = [_processor_seconds(self.nodes.folder / node) for node in (TOOL["COORDINATOR"], *TOOL["WORKERS"])]
+        return taken[0], sum(taken[1:])
 
 
 @contextmanager

@@ -3,9 +3,9 @@
     python tools/cluster.py build FOLDER_WITH_ARCHIVES
     python benchmarks/scale.py [--tenants 2000] [--days 3] [--sizes 10 32 100 316 1000 3162 10000]
 
-The cluster is started for it. One tenant of each size is made through the product's own code, and the others are copies
-of it inside the database: of each size as many as a power law has, in all as many as were asked for. On each day some of
-the tenants are at work: each says a few messages and asks a few questions. Vectors are made by hashing words,
+The cluster is started for it. One tenant of each size is made through the product's own code, and the others are
+copies of it inside the database: of each size as many as a power law has, in all as many as were asked for. On each day
+some of the tenants are at work: each says a few messages and asks a few questions. Vectors are made by hashing words,
 since they weigh the same; what a real model takes of the processor is measured apart. Prints three tables, and writes
 JSON; `docs/scale.md` says what follows.
 """
@@ -99,21 +99,28 @@ class Taken:
 
     servers: Servers
     times: Times = field(default_factory=Times)
-    server_seconds: float = 0.0
+    coordinator_seconds: float = 0.0
+    worker_seconds: float = 0.0
 
     def take(self, works: Sequence[Callable[[], Any]]) -> None:
         """Do all of it."""
-        before = self.servers.processor_seconds()
+        coordinator, workers = self.servers.processor_seconds()
         for work in works:
             self.times.take(work)
-        self.server_seconds += self.servers.processor_seconds() - before
+        now = self.servers.processor_seconds()
+        self.coordinator_seconds += now[0] - coordinator
+        self.worker_seconds += now[1] - workers
 
     def row(self, what: str) -> dict[str, Any]:
         """Milliseconds of one."""
         count = max(1, len(self.times.wall))
         p50, p95 = np.percentile(self.times.wall or [0.0], (50, 95))
-        own, servers = sum(self.times.cpu) / count, 1000 * self.server_seconds / count
-        numbers = {"p50 ms": p50, "p95 ms": p95, "client cpu ms": own, "server cpu ms": servers}
+        cpu = {
+            "client": sum(self.times.cpu) / 1000,
+            "coordinator": self.coordinator_seconds,
+            "workers": self.worker_seconds,
+        }
+        numbers = {"p50 ms": p50, "p95 ms": p95, **{f"{who} cpu ms": 1000 * each / count for who, each in cpu.items()}}
         return {"what": what, "count": f"{count:,}", **{name: f"{value:.2f}" for name, value in numbers.items()}}
 
 
@@ -147,7 +154,8 @@ def model_costs(home: Path) -> Iterator[dict[str, Any]]:
             begin, before = time.perf_counter(), _own_seconds()
             work()
             wall, cpu = 1000 * (time.perf_counter() - begin) / count, 1000 * (_own_seconds() - before) / count
-            numbers = {"p50 ms": f"{wall:.2f}", "p95 ms": "", "client cpu ms": f"{cpu:.2f}", "server cpu ms": ""}
+            none = dict.fromkeys(("coordinator cpu ms", "workers cpu ms"), "")
+            numbers = {"p50 ms": f"{wall:.2f}", "p95 ms": "", "client cpu ms": f"{cpu:.2f}", **none}
             yield {"what": what, "count": f"{count:,}", **numbers}
 
 
