@@ -31,7 +31,8 @@ test: $(READY)   ## Run every test
 test-cluster: $(READY) ## Run the tests of a server on a Citus cluster; CLUSTER_ARCHIVES=FOLDER has the sources to build it of
 	@$(BIN)/python tools/cluster.py build "$(CLUSTER_ARCHIVES)"
 	@set -e; folder=$$(mktemp -d "$(FASTEST)/harken-tests-XXXXXX"); trap 'rm -rf "$$folder"' EXIT; trap 'exit 1' INT TERM; \
-	HARKEN_TEST_CLUSTER=1 $(BIN)/python -m pytest --basetemp="$$folder/pytest" tests/cluster tests/store/test_postgres.py tests/flow
+	HARKEN_TEST_CLUSTER=1 $(BIN)/python -m pytest --basetemp="$$folder/pytest" tests/cluster tests/store tests/flow \
+		tests/unit/storage/postgres/test_round_trips.py tests/unit/storage/postgres/test_large_spaces.py
 
 check: $(READY)  ## Format, lint, types, import contracts, the house
 	$(BIN)/ruff format --check .

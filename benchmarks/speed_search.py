@@ -59,7 +59,7 @@ def fill_vectors(harken: Harken) -> OpenSpace:
             row = {"tenant": tx.tenant, "space_id": filled.space.id}
             rows = [{**row, "entry_id": i, "vector": pack(vector)} for i, vector in zip(part, matrix, strict=True)]
             tx.connection.execute(insert(vectors), rows)
-            inside = entries.c.id.between(part[0], part[-1])
+            inside = (entries.c.tenant == tx.tenant) & entries.c.id.between(part[0], part[-1])
             tx.connection.execute(update(entries).where(inside).values(space_id=filled.space.id))
     return filled
 

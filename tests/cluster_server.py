@@ -5,15 +5,18 @@ from __future__ import annotations
 import itertools
 import os
 import runpy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import URL, make_url
 
+from harken.engine import Harken
 from harken.storage.postgres.store import migrate
 
+# Opens a tenant of a database: URL, name, and an embedder if not one of its own.
+Open = Callable[..., Harken]
 TOOL = runpy.run_path(str(Path(__file__).parents[1] / "tools" / "cluster.py"))
 PLAIN, WORKERS = TOOL["PLAIN"], TOOL["WORKERS"]
 _numbers = itertools.count(1)

@@ -104,19 +104,25 @@ def _pump(source: socket.socket, target: socket.socket, note: Callable[[bytes], 
 
 @contextmanager
 def counting(url: URL) -> Iterator[RoundTrips]:
-    """A relay before the server of a URL, which listens on a socket in a folder; left once its clients have hung up."""
+    """A relay before the server of a URL; left once its clients have hung up."""
     # A socket's path may have a hundred characters.
     folder = Path(tempfile.mkdtemp(prefix="harken-relay-"))
-    behind = str(Path(str(url.query["host"])) / _SOCKET)
-    trips, threads = RoundTrips(url.update_query_dict({"host": str(folder)})), list[threading.Thread]()
+    named = {"username": url.username, "password": url.password, "database": url.database}
+    near = URL.create(url.drivername, **named, query={**url.query, "host": str(folder)})
+    trips, threads = RoundTrips(near), list[threading.Thread]()
+
+    def connected() -> socket.socket:
+        if url.host is not None:
+            return socket.create_connection((url.host, url.port))
+        server = socket.socket(socket.AF_UNIX)
+        server.connect(str(Path(str(url.query["host"])) / _SOCKET))
+        return server
 
     def accept(listener: socket.socket) -> None:
         with suppress(OSError):
             while True:
                 client, _ = listener.accept()
-                server = socket.socket(socket.AF_UNIX)
-                server.connect(behind)
-                threads.append(threading.Thread(target=trips.relay, args=(client, server)))
+                threads.append(threading.Thread(target=trips.relay, args=(client, connected())))
                 threads[-1].start()
 
     with socket.socket(socket.AF_UNIX) as listener:

@@ -122,11 +122,12 @@ class Cluster:
     """Running servers, each with its rows in a folder that goes with them; the logins are `postgres` and those made.
 
     Attributes:
+        folder: has a folder for the rows of each node.
         ports: of each node.
     """
 
     def __init__(self, programs: Path, folder: Path) -> None:
-        self._programs, self._folder = programs, folder
+        self._programs, self.folder = programs, folder
         if os.getuid() == 0:
             shutil.chown(folder, _ACCOUNT)
         self.ports = dict(zip(NODES, _free_ports(len(NODES)), strict=True))
@@ -135,11 +136,11 @@ class Cluster:
 
     def start(self, node: str) -> None:
         """Start a node."""
-        self._program("pg_ctl", "-w", "-D", str(self._folder / node), "-l", str(self._folder / f"{node}.log"), "start")
+        self._program("pg_ctl", "-w", "-D", str(self.folder / node), "-l", str(self.folder / f"{node}.log"), "start")
 
     def stop(self, node: str) -> None:
         """Stop a node, as an operator would, without waiting for its clients."""
-        self._program("pg_ctl", "-w", "-D", str(self._folder / node), "-m", "fast", "stop")
+        self._program("pg_ctl", "-w", "-D", str(self.folder / node), "-m", "fast", "stop")
 
     def execute(self, statement: str, database: str = "postgres", node: str = COORDINATOR) -> list[Any]:
         """Run one statement on a node as its superuser, outside of a transaction."""
@@ -170,11 +171,11 @@ class Cluster:
     def close(self) -> None:
         """Stop all of them that run."""
         for node in NODES:
-            if (self._folder / node / "postmaster.pid").exists():
+            if (self.folder / node / "postmaster.pid").exists():
                 self.stop(node)
 
     def _make(self, node: str) -> None:
-        data = self._folder / node
+        data = self.folder / node
         plainly = ("--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8")
         self._program("initdb", "-D", str(data), "-U", "postgres", *plainly)
         settings = {**_SETTINGS, "port": self.ports[node]}
@@ -189,7 +190,7 @@ class Cluster:
         if os.getuid() == 0:
             command = ["setpriv", f"--reuid={_ACCOUNT}", "--regid=nogroup", "--clear-groups", *command]
         # A server that finds a person's certificates would offer them to the others.
-        environment = {**os.environ, "HOME": str(self._folder)}
+        environment = {**os.environ, "HOME": str(self.folder)}
         done = subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         if done.returncode:
             raise ClusterError(f"{name} {arguments}: {done.stderr}")

@@ -99,8 +99,8 @@ class Candidates:
         self.loaded |= load_entries(tx, whole)
 
     def best_fused(self, entry_ids: Iterable[int], most: int = REORDERED) -> list[int]:
-        """Those of these that stand highest so far."""
-        return sorted(entry_ids, key=self.fused.__getitem__, reverse=True)[:most]
+        """Those of these that stand highest so far; of equals the newer ones, in whatever order a server gives rows."""
+        return sorted(sorted(entry_ids, reverse=True), key=self.fused.__getitem__, reverse=True)[:most]
 
     def find_words(self, tx: Transaction, quote: str = "") -> None:
         """Find those with the query's words, and with a quotation where one is given."""

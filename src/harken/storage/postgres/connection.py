@@ -206,7 +206,8 @@ def _reason(error: psycopg.Error) -> str:
     """The server's own sentence without positions, queries and values, which may be somebody's words."""
     stated = error.diag.message_primary
     if stated:
-        return stated.rstrip(".")
+        # What a machine of a cluster says of another has a second line, of advice.
+        return stated.splitlines()[0].rstrip(".")
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     told = next((line for line in lines if "FATAL:" in line), lines[0] if lines else type(error).__name__)
     return told.rpartition("FATAL:")[2].rpartition("failed: ")[2].strip().rstrip(".")

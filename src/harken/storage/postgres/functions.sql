@@ -3,7 +3,8 @@
 -- The functions run as the owner of the tables: `@@` is not leakproof, so that under row-level security no index would be
 -- used for it. Each of them sees the tenant of the transaction alone, which it is told as well: by that a cluster knows
 -- on which of its machines to run it, whole. There each statement must be one of a single shard; what SQL functions with
--- parameters say is none.
+-- parameters say is none. What reads much reads the tenant's shard itself, named by {entry_words} and {entries}: the
+-- cluster would plan each statement of the whole table once more.
 CREATE OR REPLACE FUNCTION harken_bound(of_tenant text) RETURNS text
 LANGUAGE plpgsql STABLE SET search_path = {schema}, pg_temp AS $$
 BEGIN
@@ -91,10 +92,11 @@ LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = {schema}, pg_temp
 SET plan_cache_mode = force_generic_plan SET enable_seqscan = off AS $$
 DECLARE
     name text := harken_bound(of_tenant);
+    said text := {entry_words}; kept text := {entries};
     mine tsquery := ('''t:' || name || '''')::tsquery;
     inside tsquery := CASE WHEN scope = '' THEN mine ELSE scope::tsquery && mine END;
     dated text := CASE WHEN since IS NULL AND until IS NULL THEN '' ELSE
-        'JOIN entries e ON e.tenant = w.tenant AND e.id = w.entry_id
+        'JOIN ' || kept || ' e ON e.tenant = w.tenant AND e.id = w.entry_id
             AND e.created_at >= coalesce($6, e.created_at) AND e.created_at < coalesce($7, e.created_at + 1)' END;
     -- bm25 of FTS5 counts own words twice, which gives 2.2 * 2 / (2 + 1.2) = 1.375 times what a neighbour's word gets.
     weights float4[] := CASE WHEN own_only THEN '{0, 0, 0, 1}' ELSE '{0, 0, 0.727273, 1}' END;
@@ -121,13 +123,13 @@ BEGIN
     -- unless dates or a scope leave some unread; a word of several lexemes has a rank where it is not held.
     IF total > all_ranked THEN
         SELECT s.most_common_elems::text::text[], s.most_common_elem_freqs INTO commonest, shares FROM pg_stats s
-        WHERE s.schemaname = '{schema}' AND s.tablename = 'entry_words' AND s.attname = 'words';
+        WHERE s.schemaname = '{schema}' AND s.tablename = said AND s.attname = 'words';
     END IF;
     FOR place IN 1 .. cardinality(queries) LOOP
         counts[place] := shares[array_position(commonest, lexemes[place])] * total;
         IF counts[place] IS NULL AND (
             dated <> '' OR scope <> '' AND (counted IS NOT NULL OR lexemes[place] IS NULL)) THEN
-            EXECUTE 'SELECT count(*) FROM entry_words w WHERE w.tenant = $1 AND w.words @@ $2'
+            EXECUTE 'SELECT count(*) FROM ' || said || ' w WHERE w.tenant = $1 AND w.words @@ $2'
                 INTO of_all USING name, queries[place] && mine;
             counts[place] := of_all;
         END IF;
@@ -145,7 +147,7 @@ BEGIN
     IF total > all_ranked AND of_all > most_matches AND least > most_matches AND cardinality(queries) > 1 THEN
         SELECT string_agg((a.q && b.q)::text, ' | ') INTO pairs FROM unnest(queries) WITH ORDINALITY AS a (q, place),
             unnest(queries) WITH ORDINALITY AS b (q, place) WHERE a.place < b.place;
-        EXECUTE 'SELECT $2 FROM entry_words w WHERE w.tenant = $1 AND w.words @@ $3 OFFSET $4 LIMIT 1'
+        EXECUTE 'SELECT $2 FROM ' || said || ' w WHERE w.tenant = $1 AND w.words @@ $3 OFFSET $4 LIMIT 1'
             INTO pairs USING name, pairs, pairs && inside, at_most / 4;
         choosing := coalesce(pairs, choosing);
     END IF;
@@ -162,7 +164,7 @@ BEGIN
             SELECT w.entry_id AS id, 0.25 + 0.75 * w.length / $4 AS k, '
         || CASE WHEN at_once THEN 'w.words @@ $11' ELSE 'false' END || ' AS quotes, '
         || CASE WHEN counted IS NULL AND scope <> '' THEN 'w.words @@ $12' ELSE 'true' END || ' AS found' || ranks
-        || ' FROM entry_words w ' || dated || ' WHERE w.tenant = $5 AND '
+        || ' FROM ' || said || ' w ' || dated || ' WHERE w.tenant = $5 AND '
         || CASE WHEN counted IS NULL THEN '(w.words @@ $8) IS TRUE' ELSE 'w.words @@ ($8 && $12)' END || '
         ), held AS MATERIALIZED (SELECT 0' || held || ' FROM matching
         ), rarity AS MATERIALIZED (SELECT 0' || rarities || ' FROM held
@@ -175,7 +177,7 @@ BEGIN
     IF numnode(phrase) > 0 AND NOT at_once THEN
         RETURN QUERY EXECUTE 'SELECT q.entry_id, NULL::float8, true FROM (
                 SELECT w.entry_id, ts_rank($1, w.words, $2) * 2.261784 AS x, 0.25 + 0.75 * w.length / $4 AS k
-                FROM entry_words w ' || dated || ' WHERE w.tenant = $5 AND w.words @@ $3 OFFSET 0
+                FROM ' || said || ' w ' || dated || ' WHERE w.tenant = $5 AND w.words @@ $3 OFFSET 0
             ) q ORDER BY x / (x + k * (2.2 - x)) DESC, entry_id DESC LIMIT $8'
             USING '{0, 0, 0, 1}'::float4[], own_phrase, own_phrase && inside, average_length, name, since, until,
                 at_most;

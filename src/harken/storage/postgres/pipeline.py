@@ -125,13 +125,20 @@ class PipelinedConnection(psycopg.Connection[Row]):
             self.later(_COMMIT, None)
 
     def rows(self, text: str, values: Mapping[str, Any]) -> Sequence[Row]:
-        """The rows of a statement: at once where they were foreseen, as they were when that was sent."""
+        """The rows of a statement: at once where they were foreseen, as they were when that was sent.
+
+        A transaction that reads asks nothing twice.
+        """
         for place, sent in enumerate(self._foreseen):
             if sent.text is text and sent.values == values:
                 if not self._is_reading:
                     del self._foreseen[place]
                 return self._answer(sent)
-        return self.execute(text, values).fetchall()
+        cursor = self.execute(text, values)
+        rows = cursor.fetchall()
+        if self._is_reading:
+            self._foreseen.append(Sent(text, values, cursor, rows))
+        return rows
 
     def new_ids(self, table: str, count: int) -> Sequence[int]:
         """Ids for so many new rows of a table, ascending."""

@@ -17,6 +17,8 @@ from harken.storage.team.tables import TEAM_TABLES, wall_off_teams
 
 WORDS = "entry_words"
 _TABLES = (*ALL_TABLES, WORDS)
+# The name of the shard of a table that has the rows of a tenant, as a function writes it that has its `name`.
+_SHARD = "'{0}_' || get_shard_id_for_distribution_column('{0}', name)"
 # What reads or writes words of one tenant: plpgsql, and its first argument tells whose.
 _OF_TENANT = text(r"""
     SELECT p.oid::regprocedure::text FROM pg_proc p
@@ -83,7 +85,7 @@ def migrate(connection: Connection, language: str | None, role: str | None, dist
     migrations.upgrade(connection)
     schema = _quoted(connection, "SELECT quote_ident(current_schema())")
     _configure_words(connection, language)
-    _run(connection, "words.sql", schema)
+    _run(connection, "words.sql", schema=schema)
     connection.exec_driver_sql(f"COMMENT ON TABLE alembic_version IS '{_SERVES}{migrations.SERVES_FROM}'")
     walled = set(connection.execute(_WALLED).scalars())
     for table in _TABLES:
@@ -99,8 +101,10 @@ def migrate(connection: Connection, language: str | None, role: str | None, dist
     wall_off_teams(connection)
     is_spread = on_cluster and bool(_spread_tables(connection))
     spread = _spread(connection) if distribute or is_spread else ()
-    _run(connection, "functions.sql", schema)
-    if spread or is_spread:
+    has_shards = is_spread or bool(spread)
+    named = {table: _SHARD.format(table) if has_shards else f"'{table}'" for table in ("entry_words", "entries")}
+    _run(connection, "functions.sql", schema=schema, **named)
+    if has_shards:
         _send_functions(connection)
     if before is not None and before < _POSITIONS_SINCE:
         _index_out_of_time(connection)
@@ -111,10 +115,13 @@ def migrate(connection: Connection, language: str | None, role: str | None, dist
     return spread
 
 
-def _run(connection: Connection, file: str, schema: str) -> None:
-    for statement in resources.files(__package__).joinpath(file).read_text("utf-8").split("\n;;\n"):
+def _run(connection: Connection, file: str, **named: str) -> None:
+    statements = resources.files(__package__).joinpath(file).read_text("utf-8")
+    for name, written in named.items():
+        statements = statements.replace(f"{{{name}}}", written)
+    for statement in statements.split("\n;;\n"):
         # Doubled, or the driver would take them for places of values.
-        connection.exec_driver_sql(statement.replace("{schema}", schema).replace("%", "%%"))
+        connection.exec_driver_sql(statement.replace("%", "%%"))
 
 
 def _spread_tables(connection: Connection) -> set[str]:

@@ -209,6 +209,11 @@ class TestSchema:
         with pytest.raises(UsageError, match="CREATE ROLE"):
             migrate(server_url, tmp_path, role="nobody")
 
+    def test_a_server_without_citus_spreads_nothing(self, server_url: URL, tmp_path: Path) -> None:
+        with pytest.raises(UsageError, match="CREATE EXTENSION citus"):
+            migrate(server_url, tmp_path, distribute=True)
+        open_store(text_of(server_url), tmp_path).close()
+
     def test_an_embedded_store_has_no_roles(self, tmp_path: Path) -> None:
         with pytest.raises(UsageError):
             migrate_store(f"sqlite:///{tmp_path}/harken.db", "local", tmp_path, role="ann")
