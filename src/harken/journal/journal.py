@@ -59,6 +59,8 @@ class Journal:
 
     def __init__(self, folder: Path, torn: Path, fsync: bool = False) -> None:
         self._folder, self._torn, self._fsync = folder, torn, fsync
+        # Looked into with each message: paths put together as text take a tenth of what `Path` does.
+        self._root = str(folder)
         self.home = folder.parent
 
     def append(
@@ -99,18 +101,21 @@ class Journal:
 
     def files(self, folder: str | None = None) -> list[tuple[str, int]]:
         """Journal files with their sizes in bytes, of one conversation or of all, in the order of replay."""
-        if not self._folder.is_dir():
-            return []
-        names = [folder] if folder is not None else [f.name for f in os.scandir(self._folder) if f.is_dir()]
         found: list[tuple[str, int]] = []
-        for name in names:
+        for name in self._folders() if folder is None else (folder,):
             # Whoever forgets may take a file away, or the whole folder, while this looks without the lock.
-            with contextlib.suppress(FileNotFoundError), os.scandir(self._folder / name) as entries:
-                for file in entries:
-                    with contextlib.suppress(FileNotFoundError):
-                        if file.name.endswith(".jsonl"):
-                            found.append((f"{name}/{file.name}", file.stat().st_size))
+            try:
+                with os.scandir(f"{self._root}/{name}") as entries:
+                    files = [file for file in entries if file.name.endswith(".jsonl")]
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            for file in files:
+                with contextlib.suppress(FileNotFoundError):
+                    found.append((f"{name}/{file.name}", file.stat().st_size))
         return sorted(found)
+
+    def _folders(self) -> list[str]:
+        return [entry.name for entry in os.scandir(self._root) if entry.is_dir()] if self._folder.is_dir() else []
 
     def behind(self, applied: Mapping[str, int], folder: str | None = None) -> list[str]:
         """Files, of one folder or of all, whose size is not what the rows have applied of them, in replay's order."""

@@ -59,20 +59,20 @@ class _Clause:
     left: frozenset[str]
 
     @classmethod
-    def of(cls, text: str) -> _Clause:
+    def of(cls, text: str, sections: frozenset[str]) -> _Clause:
+        """Read a clause in which nothing but these sections' phrases may stand."""
         values: dict[str, frozenset[str]] = {}
-        for kind, value in _values(text):
+        for kind, value in _values(text, sections):
             values[kind] = values.get(kind, frozenset()) | {value}
-        now = phrases("change", "now")
-        is_new = now.search(text) is not None
+        is_new = "now" in sections and phrases("change", "now").search(text) is not None
         bare = _DATE.sub(" ", text) if values else text
-        bare = now.sub(" ", bare) if is_new else bare
+        bare = phrases("change", "now").sub(" ", bare) if is_new else bare
         words = tuple(word.lower() for word in WORD.findall(bare))
         plain = [word for word in words if not any(map(str.isdigit, word)) and "'" not in word]
         said, told = (
             _begun(word for word in each if word not in STOP_WORDS) for each in (plain, distinctive_terms(plain))
         )
-        left = frozenset(_behind(text, "left"))
+        left = frozenset(_behind(text, "left") if "left" in sections else ())
         return cls(words, said, told, values, is_new or bool(left), left)
 
     def corrects(self, earlier: _Clause) -> bool:
@@ -178,16 +178,21 @@ def _begun(words: Iterable[str]) -> frozenset[str]:
 
 @lru_cache(maxsize=512)
 def _tells_change(text: str) -> bool:
-    if text.isascii() and _openings().isdisjoint(WORD.findall(text.lower())):
-        return False
-    return any(phrases("change", section).search(text) for section in _CHANGES)
+    return any(phrases("change", section).search(text) for section in _sections(text))
+
+
+@lru_cache(maxsize=512)
+def _sections(text: str) -> frozenset[str]:
+    """Whose phrases may stand in a text, by the words that they begin with: to look for the phrases takes longest."""
+    if not text.isascii():
+        return frozenset(_CHANGES)
+    words = WORD.findall(text.lower())
+    return frozenset(section for section in _CHANGES if not _openings(section).isdisjoint(words))
 
 
 @cache
-def _openings() -> frozenset[str]:
-    """The words that phrases of change begin with."""
-    lists = word_lists("change")
-    return frozenset(phrase.split("_")[0] for section in _CHANGES for phrase in lists[section])
+def _openings(section: str) -> frozenset[str]:
+    return frozenset(phrase.split("_")[0] for phrase in word_lists("change")[section])
 
 
 @lru_cache(maxsize=512)
@@ -200,7 +205,8 @@ def _clauses(text: str) -> tuple[_Clause, ...]:
             parts.pop()
         begun = [(part, re.search(r"\w+", part.lower())) for part in parts]
         found += [part for part, first in begun if first and first[0] not in unsaid]
-    return tuple(map(_Clause.of, found))
+    sections = _sections(text)
+    return tuple(_Clause.of(part, sections) for part in found)
 
 
 @lru_cache(maxsize=512)
@@ -209,8 +215,8 @@ def _telling_clauses(text: str) -> tuple[_Clause, ...]:
     return tuple(clause for clause in _clauses(text) if clause.values or clause.changes)
 
 
-def _values(text: str) -> list[tuple[str, str]]:
-    home = [("home", value) for value in _behind(text, "home", _SOMEBODY)]
+def _values(text: str, sections: frozenset[str]) -> list[tuple[str, str]]:
+    home = [("home", value) for value in _behind(text, "home", _SOMEBODY)] if "home" in sections else []
     if not _DIGIT.search(text):
         return home
     dates = [((first or second), day_first or day) for first, day, day_first, second in _DATE.findall(text)]

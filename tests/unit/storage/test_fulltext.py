@@ -97,6 +97,37 @@ class TestTwoStages:
         assert order[0] == chinese.messages[0].uid
 
 
+class TestRoles:
+    """A role that is asked for again is looked up in a list instead of the index."""
+
+    @pytest.mark.parametrize("few_of_it", [False, True])
+    def test_a_list_finds_what_the_index_does_and_grows(
+        self, store: SqliteStore, monkeypatch: pytest.MonkeyPatch, few_of_it: bool
+    ) -> None:
+        monkeypatch.setattr(fulltext, "_FEW_ENTRIES", 0)
+        talk = Talk("c")
+        for number in range(24):
+            is_answer = number == 7 if few_of_it else number % 2 == 0
+            talk.say(f"{'deploy ' * (number % 5 + 1)} number {number}", Role.ASSISTANT if is_answer else Role.USER)
+        keep(store, talk)
+        scope = RowScope(roles=("assistant",))
+
+        def best() -> list[int]:
+            with store.reading() as tx:
+                rows = tx.text.search(tx.connection, ["deploy"], scope, 3)
+            return [entry_id for entry_id, _ in rows]
+
+        by_index = best()
+        assert len(by_index) == (1 if few_of_it else 3)
+        assert [best() for _ in range(8)] == [by_index] * 8
+        with store.reading() as tx:
+            assert tx.text.inside_roles(tx.connection, ("assistant",)) is not None
+        said = talk.say("deploy " * 9, Role.ASSISTANT)
+        apply(store, [said])
+        assert len(best()) == (2 if few_of_it else 3)
+        assert best()[0] not in by_index
+
+
 class TestDamage:
     def test_an_index_that_differs_from_the_rows_is_found_and_made_anew(self, store: SqliteStore) -> None:
         talk = talk_of("c", "a zebra", "a giraffe")

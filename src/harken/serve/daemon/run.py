@@ -222,6 +222,9 @@ class Daemon:
     def _warm_up(self) -> None:
         try:
             self._harken.search(_QUESTION, limit=1)
+            # Modules are imported and statements put together by then: the first `status` would take 60 ms for that.
+            self._harken.maintenance.status()
+            self._harken.background.status()
         except HarkenError as error:
             _log.warning("not_warmed_up", error_class=type(error).__name__)
 

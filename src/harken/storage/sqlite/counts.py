@@ -98,7 +98,14 @@ def _pair_triggers() -> Iterator[tuple[str, str]]:
     yield "pair_exchange_ended", f"AFTER UPDATE OF completed_at ON exchanges {counted} BEGIN {less}; {more}; END"
     less = _less("conversation", _stale("conversation", "OLD", "OLD.updated_at"))
     more = _more("conversation", _stale("conversation", "NEW", "NEW.updated_at"))
-    grows = "AFTER UPDATE OF updated_at ON conversations WHEN OLD.updated_at <> NEW.updated_at BEGIN"
+    # With every message: most conversations that grow have no summary yet, nor has what is said in them now.
+    whole = "SELECT 1 FROM summaries s WHERE s.tenant = NEW.tenant AND s.kind = 'conversation' AND s.item_uid = NEW.uid"
+    said = (
+        f"SELECT 1 FROM exchanges e INDEXED BY {_OPEN} JOIN summaries s ON s.tenant = e.tenant "
+        "AND s.kind = 'exchange' AND s.item_uid = e.uid WHERE e.conversation_id = NEW.id AND e.completed_at IS NULL"
+    )
+    counts = f"OLD.updated_at <> NEW.updated_at AND (EXISTS ({whole}) OR EXISTS ({said}))"
+    grows = f"AFTER UPDATE OF updated_at ON conversations WHEN {counts} BEGIN"
     reopened = f"{_open('-', 'OLD.updated_at')}; {_open('', 'NEW.updated_at')}"
     yield "pair_conversation_grown", f"{grows} {less}; {more}; {reopened}; END"
     # Summaries outlive their conversation's rows while those are made anew from the journal.

@@ -32,6 +32,9 @@ _SEARCHED, _OWN, _BESIDE = "{own context day}", "{own}", "{context day}"
 # A plain OR over common words costs half a second in a million entries. So in a store with more entries than this,
 # only the rarest words choose the candidates: those that up to three times as many entries hold.
 MATCHES_TO_RANK = 20_000
+# A role's token is in half of all entries, which bm25 reads with every word; in more entries than this, who is of a
+# role is listed once, and looked up among so many times as many of the best as are wanted.
+_FEW_ENTRIES, _REACH = 1_000, 3
 _SPOKEN = "coalesce({0}.author || ': ', '') || {0}.text"
 _NEIGHBOURS = (
     """coalesce((SELECT group_concat(spoken, ' ') FROM (
@@ -157,16 +160,20 @@ class Fts5Index(TextIndex):
     ) -> tuple[list[Scored], set[int]]:
         """Entries that hold any of the words, best first, and who has the words of a quotation in their order."""
         asked, quoted = _asked(scope), _phrase(quote)
-        quoting: list[Scored] = []
-        if quoted and _may_quote(connection, quote, asked):
-            quoting = _match(connection, quoted, _OWN, asked, limit)
-        phrases = list(filter(None, map(_phrase, terms)))
         others = self._listed_others(connection, scope)
         inside = self._inside(connection, scope)
         wide = asked if others is None and inside is None else _asked(_widened(scope, others, inside))
+        quoting: list[Scored] = []
+        if quoted and _may_quote(connection, quote, wide):
+            quoting = _match(connection, quoted, _OWN, asked, limit)
+        phrases = list(filter(None, map(_phrase, terms)))
         found = _by_lists(connection, phrases, scope, wide, limit, with_context, others, inside) if phrases else []
         if found is None:
-            found = _match(connection, " OR ".join(phrases), _SEARCHED if with_context else _OWN, asked, limit)
+            which = connection, " OR ".join(phrases), _SEARCHED if with_context else _OWN, asked, limit
+            if inside is None:
+                found = _match(*which)
+            else:
+                found = _match_inside(*which, _asked(_widened(scope, None, inside)), inside)
         return found, {entry_id for entry_id, _ in quoting}
 
     def holders(
@@ -207,7 +214,7 @@ class Fts5Index(TextIndex):
     def inside_roles(self, connection: Connection, roles: tuple[str, ...]) -> Inside | None:
         """Whether each entry is of some roles, by its id; None where tokens or rows tell it sooner."""
         newest = newest_entry(connection)
-        if newest <= MATCHES_TO_RANK:
+        if newest <= _FEW_ENTRIES:
             return None
         from harken.storage.sqlite import postings
 
@@ -271,6 +278,16 @@ def _match(connection: Connection, words: str, columns: str, asked: _Asked, limi
     return rows
 
 
+def _match_inside(
+    connection: Connection, words: str, columns: str, asked: _Asked, limit: int, wide: _Asked, inside: Inside
+) -> list[Scored]:
+    """The same by a scope less its roles, of whose best those inside are taken, where they are enough."""
+    found = _match(connection, words, columns, wide, _REACH * limit)
+    kept = [scored for scored in found if inside[scored[0]]]
+    is_all = len(found) < _REACH * limit
+    return kept[:limit] if is_all or len(kept) >= limit else _match(connection, words, columns, asked, limit)
+
+
 def _by_lists(
     connection: Connection,
     phrases: Sequence[str],
@@ -294,7 +311,9 @@ def _by_lists(
         postings.count(connection, searched(phrase), phrase, counted_up_to, newest, inside) for phrase in phrases
     ]
     held_words = sorted((word for word in counted if word.entries), key=lambda word: word.entries)
-    if sum(word.entries for word in held_words) <= MATCHES_TO_RANK // 8:
+    # Of a role as many in proportion: whoever has read its list has read that of all.
+    share = 1.0 if inside is None else float(inside.mean())
+    if sum(word.entries for word in held_words) <= share * MATCHES_TO_RANK // 8:
         return None
     # The rarest one, and as many more as so many entries hold.
     rarest, left = held_words[:1], 3 * MATCHES_TO_RANK - held_words[0].entries

@@ -44,6 +44,8 @@ _KEPT_SPACES = 3
 # From so many new vectors in the store on, listing a scope again is quicker than looking for its own among them.
 _MOST_NEW = 2_000
 _OVER_FETCH = 4
+# Up to so many vectors the index looks sooner at a role's (0.4 ms of 10,000, 1.4 of 100,000) than at more of all.
+_ROLES_LISTED = 20_000
 _WIDEST = 20_000
 
 _VERSION = (
@@ -135,7 +137,8 @@ class ScopedNearest(NearestIndex):
         is_few = asked.newest <= EXACT_UP_TO
         if scope.is_open:
             return None if is_few else self._nearest(asked, limit + _SLACK)
-        listed = self._listed_without(asked, scope) if is_few or scope.is_small_part else None
+        is_listed = is_few or scope.is_small_part or (_is_role(scope) and asked.newest <= _ROLES_LISTED)
+        listed = self._listed_without(asked, scope) if is_listed else None
         among = self._widened(asked, scope, limit) if listed is None else listed
         return among if len(among) <= EXACT_UP_TO else self._nearest(asked, limit + _SLACK, among)
 
@@ -201,8 +204,11 @@ class ScopedNearest(NearestIndex):
             # All that the scope leaves out is one conversation's: to list that is quickest.
             without = self._listed(asked, RowScope(conversation_ids=(one,)))
         of_roles = None
-        if scope.roles and scope == RowScope(roles=scope.roles) and isinstance(asked.tx.text, Fts5Index):
+        if _is_role(scope) and isinstance(asked.tx.text, Fts5Index):
             of_roles = asked.tx.text.inside_roles(asked.tx.connection, scope.roles)
+        if of_roles is not None:
+            # A quarter more than would do if the role were the same part of what is near as of all.
+            reach = min(reach, round(1.25 * (limit + _SLACK) / max(float(of_roles.mean()), 1 / _OVER_FETCH)))
         while True:
             found = self._nearest(asked, reach)
             if of_roles is not None:
@@ -221,6 +227,10 @@ class ScopedNearest(NearestIndex):
                 break
             reach = min(reach * _OVER_FETCH, _WIDEST)
         return inside[: limit + _SLACK]
+
+
+def _is_role(scope: RowScope) -> bool:
+    return bool(scope.roles) and scope == RowScope(roles=scope.roles)
 
 
 class VectorMatrix:
