@@ -33,7 +33,7 @@ def table() -> str:
     """The table, as Markdown."""
     lines = [f"| verb | scope | {' | '.join(PLACES)} |", f"|{'---|' * (len(PLACES) + 2)}"]
     for name, operation in TEAM_OPERATIONS.items():
-        scope = f"`{operation.scope}`" if operation.scope else "any"
+        scope = " and ".join(f"`{each}`" for each in operation.scopes) or "any"
         found = [answered(operation, place) for place in PLACES]
         cells = (
             ["of the team"] * len(PLACES)

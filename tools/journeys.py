@@ -33,9 +33,9 @@ from harken.testing import ChatServer, HashingEmbedder, Says
 HOUSE = str(Path(harken.__file__).parent)
 # What each may touch at most: files, and the deepest call. One more than it does, so that none grows unseen (ADR 18).
 LIMITS = {
-    "search": (36, 17),
-    "hook": (46, 18),
-    "chat turn": (70, 16),
+    "search": (39, 18),
+    "hook": (51, 20),
+    "chat turn": (73, 18),
     "import to vectors": (55, 17),
     "remember": (43, 17),
 }

@@ -150,6 +150,19 @@ def test_that_of_the_viewer_asks_every_page_and_weighs_the_daemon(tmp_path: Path
     assert found["after_mb"] > 0
 
 
+def test_that_of_a_team_at_work_loses_nothing_while_its_worker_and_its_server_are_killed(
+    shared_database: str, tmp_path: Path
+) -> None:
+    kept = tmp_path / "kept.json"
+    sizes = ("--clients", "4", "--principals", "2", "--seconds", "6", "--pause", "0.1", "--embedder", "none")
+    _run("team_load.py", shared_database, *sizes, "--out", str(kept))
+    found = json.loads(kept.read_text(encoding="utf-8"))
+    assert found["errors"] == {}
+    assert found["statuses"]["200"] > 10
+    counts = {row["what"]: row["size"] for row in found["figures"]}
+    assert (counts["lost"], counts["doubled"], counts["came back"]) == ("0", "0", "0")
+
+
 def test_no_peer_reaches_the_network(tmp_path: Path) -> None:
     adapter = """
 import socket

@@ -7,6 +7,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 import tomllib
 from collections import Counter
 from collections.abc import Sequence
@@ -42,6 +43,7 @@ EXAMPLES = {
     ("docs/mcp.md", "toml"): 2,
     ("docs/operating.md", "text"): 2,
     ("docs/webhooks.md", "json"): 1,
+    ("docs/teams.md", "python"): 1,
     ("plugins/claude-code/README.md", ""): 1,
 }
 _INSTALLING = re.compile(r"(?:pip|uv tool|pipx) install '?(?:harken|\.)(?:\[([\w,]+)\])?'?")
@@ -100,7 +102,9 @@ def test_the_shell_examples_do_what_they_say(
         assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
     script = "\n".join(filter(_is_run, lines))
     shell = Shell(cli, tmp_path / "bin")
-    if "db.example" in script:
+    if page == "docs/teams.md":
+        _make_a_team(request.getfixturevalue("postgres"), cli, lines)
+    elif "db.example" in script:
         _run_on_a_server(request.getfixturevalue("postgres"), cli, lines)
     elif "team.example" in script:
         _begin_a_team(request.getfixturevalue("postgres"), cli, lines)
@@ -117,7 +121,6 @@ def test_the_shell_examples_do_what_they_say(
 
 def _run_on_a_server(postgres: PostgresServer, cli: CommandLine, lines: Sequence[str]) -> None:
     """The lines of a shell, one after the other; the worker, which does not end, until nothing is left."""
-    settings: dict[str, str] = {}
     transcript = cli.person / ".claude" / "projects" / "harbour" / "one.jsonl"
     transcript.parent.mkdir(parents=True)
     said = {"role": "user", "content": "The walrus pump stands at the third quay"}
@@ -125,22 +128,8 @@ def _run_on_a_server(postgres: PostgresServer, cli: CommandLine, lines: Sequence
     line = {"type": "user", "uuid": "u1", "parentUuid": None, "sessionId": "one", "timestamp": moment, "message": said}
     transcript.write_text(json.dumps({**line, "cwd": str(cli.person)}) + "\n")
     try:
-        for command in lines:
-            program, *words = shlex.split(command, comments=True)
-            if program == "createuser":
-                postgres.execute(f"CREATE ROLE {words[0]} LOGIN")
-            elif program == "createdb":
-                postgres.execute(f"CREATE DATABASE {words[0]}")
-            elif program == "export":
-                settings |= dict(word.split("=", 1) for word in words)
-                user, database = re.findall(r"//(\w+)@db.example/(\w+)", settings["HARKEN_STORE"])[0]
-                url = postgres.of(database, None if user == "owner" else user)
-                store = url.render_as_string(hide_password=False)
-            elif program == "harken":
-                words += ["--until-idle"] if words == ["worker", "run"] else []
-                done = cli(*words, settings={**settings, "HARKEN_STORE": store})
-        assert done.out.startswith("Summarized ")
-        ann = {**settings, "HARKEN_STORE": store}
+        said, ann = _followed_on_a_server(postgres, cli, lines)
+        assert said.startswith("Summarized ")
         assert len(cli.search("walrus pump", settings=ann)) == 1
         assert cli.search("walrus pump", settings={**ann, "HARKEN_TENANT": "bob"}) == []
     finally:
@@ -175,6 +164,48 @@ def _begin_a_team(postgres: PostgresServer, cli: CommandLine, lines: Sequence[st
         assert list(keys) == ["ann", "bob"]
     finally:
         postgres.execute("DROP DATABASE IF EXISTS begun WITH (FORCE)")
+        postgres.execute("DROP ROLE IF EXISTS harken_app")
+
+
+def _followed_on_a_server(
+    postgres: PostgresServer, cli: CommandLine, lines: Sequence[str]
+) -> tuple[str, dict[str, str]]:
+    """Run the lines one after the other on the tests' server; what the last one printed, and its environment."""
+    settings: dict[str, str] = {}
+    printed = ""
+    for command in lines:
+        program, *words = shlex.split(command, comments=True)
+        if program == "createuser":
+            postgres.execute(f"CREATE ROLE {words[0]} LOGIN")
+        elif program == "createdb":
+            postgres.execute(f"CREATE DATABASE {words[0]}")
+        elif program == "export":
+            settings |= dict(word.split("=", 1) for word in words)
+            if found := re.findall(r"//(\w+)@db.example/(\w+)", settings["HARKEN_STORE"]):
+                url = postgres.of(found[0][1], None if found[0][0] == "owner" else found[0][0])
+                settings["HARKEN_STORE"] = url.render_as_string(hide_password=False)
+        elif program == "harken":
+            words += ["--until-idle"] if words == ["worker", "run"] else []
+            printed = cli(*words, settings=settings).out
+    return printed, settings
+
+
+def _make_a_team(postgres: PostgresServer, cli: CommandLine, lines: Sequence[str]) -> None:
+    try:
+        key, settings = _followed_on_a_server(postgres, cli, lines)
+        bob = {**settings, "HARKEN_KEY": key.strip()}
+        assert cli("whoami", "--json", settings=bob).json()["principal"]["name"] == "bob"
+        assert [one["name"] for one in cli("principal", "list", "--json", settings=settings).json()] == ["ann", "bob"]
+        cli("space", "create", "farm", settings=settings)
+        cli("space", "grant", "farm", "bob", "write", settings=settings)
+        [program] = blocks(PAGES["docs/teams.md"], "python")
+        program = program.replace("postgresql://harken_app@db.example/crew", settings["HARKEN_STORE"])
+        program = program.replace("hk_…", bob["HARKEN_KEY"])
+        done = subprocess.run([sys.executable, "-c", program], env=cli.environment(), capture_output=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert len(cli.search("pump well", settings=bob)) == 2
+    finally:
+        postgres.execute("DROP DATABASE IF EXISTS crew WITH (FORCE)")
         postgres.execute("DROP ROLE IF EXISTS harken_app")
 
 

@@ -55,6 +55,29 @@ def test_a_space_that_one_may_not_see_is_as_if_it_were_not(team: Crew) -> None:
         team.memory("bob", "nothing")
     assert str(hidden.value).replace("board", "X") == str(missing.value).replace("nothing", "X")
     assert [space.name for space, _ in team.speaker("bob").spaces] == ["bob", "common"]
+    own = team.team.create_space(team.speaker("bob"), "board")
+    assert team.memory("bob", "board") is not None, "its name is no sign of the other one"
+    with pytest.raises(UsageError, match="already"):
+        team.team.create_space(team.speaker("bob"), "board")
+    team.team.grant(team.speaker("alice"), "board", "bob", Access.READ)
+    with pytest.raises(NotFoundError, match=own.id):
+        team.memory("bob", "board")
+    assert team.memory("bob", own.id) is not None
+
+
+def test_what_others_said_in_a_conversation_of_a_shared_space_is_data_there_too(team: Crew) -> None:
+    team.memory("alice", "common").core.update("user", "boss", "Alice")
+    for number in range(30):
+        team.memory("alice", "common").record_message("site", "user", f"Delivery {number} of gravel came at noon.")
+    team.memory("alice", "common").record_message("site", "user", ORCHARD)
+    for number in range(30):
+        team.memory("bob", "common").record_message("site", "user", f"Crane {number} was inspected and is fine.")
+    seen = team.memory("bob", "common")
+    recalled = seen.auto_rag("site", "Who services the irrigation pump of the orchard?")
+    assert {item.hit.entry.trust for item in recalled.items if item.hit.entry.text == ORCHARD} == {Trust.IMPORTED}
+    context = seen.build_context("site", ["Who services the irrigation pump of the orchard?"])
+    told = "\n".join(message.content for message in context.messages)
+    assert "boss: Alice (set by alice)" in told
 
 
 def test_search_sees_what_was_granted_and_says_whose_it_is(team: Crew) -> None:

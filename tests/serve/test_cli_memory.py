@@ -35,7 +35,7 @@ def test_a_memory_is_added_found_shown_changed_and_forgotten(tool: CommandLine) 
     assert found["id"] == made["id"]
     short = made["id"][:18]
     shown = tool("memory", "show", short, "--json").json()
-    assert [key for key in shown if shown[key] is None] == ["confirmed_at", "review_by", "superseded_by"]
+    assert [key for key in shown if shown[key] is None] == ["confirmed_at", "review_by", "superseded_by", "origin"]
     edited = tool("memory", "edit", short, "Sessions live in Valkey", "--json").json()
     assert (edited["content"], edited["tags"]) == ("Sessions live in Valkey", ["cache"])
     assert "Valkey" in tool("memory", "list").out

@@ -57,7 +57,9 @@ def test_a_blocking_client_records_recalls_and_pages(address: str, served: Serve
         for content in ("Ilse bakes bread.", "Owls hoot at night.", "Red paint peels off."):
             harken.remember(content)
         pages = list(harken.pages("memories", limit=2))
-        assert [len(page["memories"]) for page in pages] == [2, 1]
+        assert pages[0]["next_cursor"]
+        assert len(pages[0]["memories"]) == 2
+        assert sum(len(page["memories"]) for page in pages) >= 3
         shared = harken.in_space("written").remember("We release on Tuesdays.")
         assert shared["outcome"] == "added"
         with pytest.raises(ApiError) as refused:

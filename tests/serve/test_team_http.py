@@ -48,7 +48,7 @@ def test_the_document_is_valid_and_names_every_verb_with_its_scope() -> None:
     assert {path.removeprefix("/v1/") for path in document["paths"] if path.startswith("/v1/")} == set(TEAM_OPERATIONS)
     for name, operation in TEAM_OPERATIONS.items():
         [needed] = document["paths"][f"/v1/{name}"]["post"]["security"]
-        assert needed == {"key": [operation.scope] if operation.scope else []}
+        assert needed == {"key": list(operation.scopes)}
 
 
 def test_nobody_is_let_in_without_a_key_that_is_good(served: Served) -> None:

@@ -29,6 +29,7 @@ from harken.search.past import PastRecall
 from harken.search.query import parse_query
 from harken.search.recall import AutoRag, Recalled
 from harken.search.session import SearchSession
+from harken.search.union import facts_told_apart
 from harken.storage.conversations import messages_of_segment
 from harken.storage.enrichment.segments import segment_summary
 from harken.storage.state import core_facts
@@ -111,7 +112,7 @@ class ContextBuilder:
             # The model works while the rest is put together.
             self.auto_rag.begin(self.query, self.settings.auto_rag, self.searches)
         with self.searches.view.reading() as tx:
-            self.facts = core_facts(tx, *SECTIONS)
+            self.facts = facts_told_apart(self.searches, core_facts(tx, *SECTIONS))
             self.digest = None if segment is None else segment_summary(tx, segment)
         kept: list[ContextMessage] = []
         self.room = room = self.budget

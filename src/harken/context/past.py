@@ -18,9 +18,10 @@ from harken.model.conversations import (
     Trust,
     least_trusted,
 )
+from harken.model.lookups import PastConversation
 from harken.search.asked import objected_hits
 from harken.search.candidates import other_project
-from harken.search.past import PastConversation, PastRecall
+from harken.search.past import PastRecall
 from harken.search.query import Query
 from harken.search.relevance import Gate, RareWords
 from harken.search.search import Searcher
@@ -105,6 +106,8 @@ def _known(
 
 def _of_all(searches: SearchSession, ask: Callable[[SearchSession], list[tuple[Hit, Quote]]]) -> list[Quote]:
     """The best quotations of all spaces that may be read, each with whose words it is."""
+    if searches.others is None:
+        return [quote for _, quote in ask(searches)]
     merged = in_one_order(
         searches.asked(ask),
         lambda pair: pair[0].score,

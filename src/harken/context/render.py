@@ -10,9 +10,10 @@ from datetime import UTC, datetime
 from unicodedata import normalize
 
 from harken.model.conversations import ContextItem, CoreFact, Entry, Trust
+from harken.model.lookups import PastConversation, PastExchange
 from harken.model.provenance import Provenance
 from harken.search.newest import MARK
-from harken.search.past import PastConversation, PastExchange, PastRecall
+from harken.search.past import PastRecall
 from harken.text import tokens
 from harken.text.characters import legible
 from harken.text.fence import RECALL_FENCE, as_data, new_mark

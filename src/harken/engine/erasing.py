@@ -22,7 +22,7 @@ from harken.storage.records.rows import find_kept
 from harken.storage.state import drop_everything
 from harken.storage.team import people
 from harken.storage.team.keys import drop_keys, end_keys
-from harken.storage.team.origins import Origin, brought_by, drop_origins, let_go
+from harken.storage.team.origins import RecordOrigin, brought_by, drop_origins, let_go
 from harken.storage.team.spaces import drop_grants_of, drop_space, list_spaces
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class Erasing:
             beside.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
         return ExportedPerson(target, beside if lines else None, done.messages, len(lines))
 
-    def _of(self, principal: Principal) -> tuple[list[TeamSpace], list[Origin]]:
+    def _of(self, principal: Principal) -> tuple[list[TeamSpace], list[RecordOrigin]]:
         """A principal's private spaces, and what is theirs in shared ones."""
         with self.control.reading(principal.team) as tx:
             spaces = list_spaces(tx)
@@ -118,7 +118,7 @@ class Erasing:
         shared = {space.id for space in spaces} - {space.id for space in private}
         return private, [each for each in found if each.space in shared]
 
-    def _line(self, principal: Principal, origin: Origin) -> str:
+    def _line(self, principal: Principal, origin: RecordOrigin) -> str:
         """Somebody's words in a shared space, as a line of JSON; empty where they are gone."""
         with self.opened(TeamSpace(origin.space, principal.team, "")).store.reading() as tx:
             facts: dict[str, Any] = {}
@@ -151,7 +151,7 @@ class Erasing:
             people.drop_principal(tx, principal.id)
         return Erased(principal.name, len(private), count)
 
-    def _take_out(self, harken: Harken, mine: Sequence[Origin]) -> list[str]:
+    def _take_out(self, harken: Harken, mine: Sequence[RecordOrigin]) -> list[str]:
         """Take somebody's words out of a shared space; the ids of the records that are gone."""
         gone = forget_in(harken, mine)
         facts = [each.uid.partition("/") for each in mine if each.kind == CORE]
@@ -177,7 +177,7 @@ class Erasing:
         self.closed(space)
 
 
-def _renamed(harken: Harken, mine: Sequence[Origin]) -> Iterator[Titled | Labelled]:
+def _renamed(harken: Harken, mine: Sequence[RecordOrigin]) -> Iterator[Titled | Labelled]:
     """Take titles and tags away that somebody has given to conversations in which others have said something."""
     now = harken.recorder.now()
     with harken.store.reading() as tx:

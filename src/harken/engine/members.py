@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -29,7 +30,8 @@ from harken.storage.team import spaces as space_rows
 from harken.storage.team.people import EVERYONE
 
 if TYPE_CHECKING:
-    from harken.storage.team.control import ControlTables, TeamTransaction
+    from harken.storage.team.control import ControlTables
+    from harken.storage.team.tables import TeamTransaction
 
 _KEY, _SECRET_BYTES, _SHOWN_CHARS, _ID_BYTES = "hk_", 32, 8, 8
 _MOST_NAME = 100
@@ -225,6 +227,8 @@ class Members:
             raise ScopeError(KeyScope.ADMIN.value, "of a key that reaches all spaces of its principal")
         team, now = by.principal.team, self._now()
         space = TeamSpace(_new_id(), team, checked_name(name), retention_days=checked_days(retention_days))
+        if space.name in {known for seen, _ in by.spaces for known in (seen.id, seen.name)}:
+            raise UsageError(f"There is a space called {space.name} already. Choose another name.")
         with self._control.writing(team) as tx:
             self._ensure_team(tx)
             space_rows.add_space(tx, space, now)
@@ -238,7 +242,7 @@ class Members:
         found = by.space(space, Access.ADMIN)
         with self._control.writing(by.principal.team) as tx:
             space_rows.change_space(tx, found.id, retention_days=checked_days(days))
-            return space_rows.find_space(tx, found.id)
+            return replace(found, retention_days=days)
 
     def grant(self, by: Speaker, space: str, to: str, access: Access) -> Grant:
         """Let a principal or a group, by name, read, write or administer a space; `everyone` is a group.

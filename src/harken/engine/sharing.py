@@ -25,7 +25,7 @@ from harken.storage.conversations import (
 from harken.storage.ports import Transaction
 from harken.storage.positions import conversations_of_messages
 from harken.storage.records.rows import MEMORY, find_kept, kept_uid
-from harken.storage.team.origins import Origin, copies_of, drop_origins, note_origins, origins_of
+from harken.storage.team.origins import RecordOrigin, copies_of, drop_origins, note_origins, origins_of
 
 if TYPE_CHECKING:
     from harken.storage.team.control import ControlTables
@@ -105,14 +105,14 @@ class Sharing:
             made = [event for event in events if isinstance(event, Message)]
             copies.extend(copy.uid for copy in made)
             found = [
-                Origin(target.id, event.uid, CONVERSATION, whose, moment, *shared, named.uid)
+                RecordOrigin(target.id, event.uid, CONVERSATION, whose, moment, *shared, named.uid)
                 for event in events
                 if isinstance(event, Conversation)
             ]
             for copy, message in zip(made, messages, strict=True):
                 author = authors.get((named.space.id, message.uid))
                 said_by = author.origin.principal if author else whose
-                found.append(Origin(target.id, copy.uid, MESSAGE, said_by, moment, *shared, message.uid))
+                found.append(RecordOrigin(target.id, copy.uid, MESSAGE, said_by, moment, *shared, message.uid))
             note_origins(tx.connection, target.team, found)
 
         conversation = NewConversation(
@@ -134,7 +134,7 @@ class Sharing:
         def note(tx: Transaction, events: Sequence[Event]) -> None:
             moment, shared = self.now(), (by.principal.id, named.space.id, named.uid)
             found = [
-                Origin(target.id, event.uid, named.kind, whose, moment, *shared)
+                RecordOrigin(target.id, event.uid, named.kind, whose, moment, *shared)
                 for event in events
                 if isinstance(event, SavedRecord)
             ]
@@ -164,18 +164,18 @@ class Sharing:
             raise NotFoundError(f"There is no copy of {named.uid} that you may take back. See: harken show {named.uid}")
         return self.forget_copies(by.principal.team, mine)
 
-    def _may_take_back(self, by: Speaker, copy: Origin) -> bool:
+    def _may_take_back(self, by: Speaker, copy: RecordOrigin) -> bool:
         """Who said it, who shared it, and who administers the space may take a copy back."""
         rights = {space.id: access for space, access in by.spaces}
         is_admin = rights.get(copy.space, Access.READ).allows(Access.ADMIN)
         return is_admin or by.principal.id in (copy.sharer, copy.principal)
 
-    def copies(self, team: str, space: str, uids: Collection[str]) -> list[Origin]:
+    def copies(self, team: str, space: str, uids: Collection[str]) -> list[RecordOrigin]:
         """The copies that there are of records of a space, wherever they are."""
         with self.control.reading(team) as tx:
             return copies_of(tx, space, uids)
 
-    def forget_copies(self, team: str, copies: Sequence[Origin]) -> list[str]:
+    def forget_copies(self, team: str, copies: Sequence[RecordOrigin]) -> list[str]:
         """Forget copies for good; their ids."""
         gone: list[str] = []
         for space_id in dict.fromkeys(copy.space for copy in copies):
@@ -219,7 +219,7 @@ def _copied(message: Message) -> NewMessage:
     return NewMessage(*said, message.call_id, message.tool_name)
 
 
-def forget_in(harken: Harken, found: Sequence[Origin]) -> list[str]:
+def forget_in(harken: Harken, found: Sequence[RecordOrigin]) -> list[str]:
     """Forget records of a space by what is known of their origins: those that are there still; their ids.
 
     A conversation of which nothing else is left goes with its messages.

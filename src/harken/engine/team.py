@@ -23,7 +23,7 @@ from harken.engine.sharing import Sharing
 from harken.engine.team_lookups import Reach
 from harken.engine.team_memory import Seat, TeamMemory
 from harken.engine.team_workers import TeamWorkers, retain
-from harken.errors import KeyRefusedError, NotFoundError, StoreError, UsageError
+from harken.errors import KeyRefusedError, StoreError, UsageError
 from harken.log import Log
 from harken.model.provenance import Provenance
 from harken.model.team import COMMON, EVERY_SCOPE, Access, KeyScope, Principal, PrincipalKind, Speaker, TeamSpace
@@ -126,10 +126,9 @@ class Team(Members):
             if found is None or found[1].revoked or (found[1].expires and found[1].expires <= now):
                 raise KeyRefusedError
             tx, key = found
-            try:
-                principal = people.find_principal(tx, key.principal)
-            except NotFoundError:
-                raise KeyRefusedError from None
+            principal = people.principal_of(tx, key.principal)
+            if principal is None:
+                raise KeyRefusedError
             seen = readable_spaces(tx, principal.id)
         if key.spaces is not None:
             seen = [(space, access) for space, access in seen if space.id in key.spaces]
@@ -181,13 +180,14 @@ class Team(Members):
         access = next(access for each, access in speaker.spaces if each.id == named.id)
         others = [each for each, _ in speaker.spaces if each.id != named.id]
 
-        def read(each: TeamSpace) -> TeamMemory:
-            return TeamMemory(self.opened(each), Seat(speaker, each, Access.READ))
+        def read() -> list[tuple[str, Harken]]:
+            seats = [Seat(speaker, each, Access.READ) for each in others]
+            return [(seat.space.id, TeamMemory(self.opened(seat.space), seat)) for seat in seats]
 
         whose = partial(self._whose_words, speaker, named)
         team, sharing = speaker.principal.team, self._sharing
         copies = partial(sharing.copies, team, named.id), partial(sharing.forget_copies, team)
-        reach = Reach(named.id, lambda: [read(each) for each in others], self._readers, whose, *copies)
+        reach = Reach(named.id, read, self._readers, whose, *copies)
         return TeamMemory(self.opened(named), Seat(speaker, named, access), reach)
 
     def share(self, by: Speaker, uid: str, to: str) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from harken.context.rules import Rules
 from harken.engine.archive import Archive
+from harken.engine.engine import Harken
 from harken.engine.maintenance import Maintenance, StoreStatus
 from harken.errors import NotFoundError
 from harken.log import Log
@@ -21,11 +22,10 @@ from harken.sources.experiences.experiences import Experiences
 from harken.sources.memories.memories import FoundMemory, Memories
 from harken.sources.memories.memory import Memory
 from harken.storage.conversations import each_message_of
-from harken.storage.team.origins import Origin
+from harken.storage.team.origins import RecordOrigin
 
 if TYPE_CHECKING:
     from harken.chat.details import DetailsPage
-    from harken.engine.team_memory import TeamMemory
     from harken.model.arguments import DetailsWanted
     from harken.record.forget import ForgetPlan, Forgotten
 
@@ -40,26 +40,26 @@ class Reach:
 
     Attributes:
         space: the id of that one.
-        others: opens the others, which are read and no more.
+        others: opens the others, each by its id, which are read and no more.
         whose: tells of things, each named by its space and its ids, whose they are; None of one's own.
         copies: finds the copies of records of the space at hand that were shared, by the records' ids.
         forget_copies: forgets copies.
     """
 
     space: str
-    others: Callable[[], Sequence[TeamMemory]]
+    others: Callable[[], Sequence[tuple[str, Harken]]]
     threads: Executor
     whose: Callable[[Sequence[tuple[str, Sequence[str]]]], list[Provenance | None]]
-    copies: Callable[[Sequence[str]], list[Origin]]
-    forget_copies: Callable[[Sequence[Origin]], list[str]]
+    copies: Callable[[Sequence[str]], list[RecordOrigin]]
+    forget_copies: Callable[[Sequence[RecordOrigin]], list[str]]
 
-    def every(self, own: Callable[[], _Found], ask: Callable[[TeamMemory], _Found]) -> list[tuple[str, _Found]]:
+    def every(self, own: Callable[[], _Found], ask: Callable[[Harken], _Found]) -> list[tuple[str, _Found]]:
         """What each space answers, side by side, its own first; those that have not what is named are left out.
 
         Raises:
             NotFoundError: none has it.
         """
-        asking = [(each.seat.space.id, self.threads.submit(ask, each)) for each in self.others()]
+        asking = [(space, self.threads.submit(ask, each)) for space, each in self.others()]
         found, missing = list[tuple[str, _Found]](), list[NotFoundError]()
         try:
             found.append((self.space, own()))
@@ -76,7 +76,7 @@ class Reach:
             raise missing[0]
         return found
 
-    def first(self, own: Callable[[], _Found], ask: Callable[[TeamMemory], _Found]) -> tuple[str, _Found]:
+    def first(self, own: Callable[[], _Found], ask: Callable[[Harken], _Found]) -> tuple[str, _Found]:
         """What an id, or the beginning of one, names: here, or else in one of the others.
 
         Raises:

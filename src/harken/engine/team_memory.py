@@ -26,7 +26,7 @@ from harken.model.conversations import (
 from harken.model.marks import Rated
 from harken.model.team import Access, Speaker, TeamSpace
 from harken.storage.ports import Store, Transaction
-from harken.storage.team.origins import Origin, note_origins
+from harken.storage.team.origins import RecordOrigin, note_origins
 
 if TYPE_CHECKING:
     from harken.config.settings import Settings
@@ -89,7 +89,7 @@ class Seat:
             return
         whose = self.speaker.principal.id
         found = [
-            Origin(self.space.id, uid, kind, whose, at)
+            RecordOrigin(self.space.id, uid, kind, whose, at)
             for event in events
             if (written := _written(event))
             for uid, kind, at in [written]
@@ -165,7 +165,7 @@ class TeamMemory(Harken):
         ports = self.store, known.config, known.embedder_of, known.now, known.models, self.seat.space.id
         union = None
         if reach is not None:
-            union = Union(lambda: [each._searcher.sessions for each in reach.others()], reach.threads, reach.whose)
+            union = Union(lambda: [each._searcher.sessions for _, each in reach.others()], reach.threads, reach.whose)
         sessions = SearchSessions(*ports, union)
         # What was learned of the space by searching it before.
         sessions.coverage, sessions.spaces, sessions.guesses = known.coverage, known.spaces, known.guesses

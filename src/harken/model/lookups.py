@@ -292,3 +292,89 @@ class Rule:
     def view(self) -> RuleView:
         """Return the rule as JSON."""
         return view_of(RuleView, self)
+
+
+@dataclass(frozen=True, slots=True)
+class PastExchange:
+    """An exchange that came back.
+
+    Attributes:
+        similarity: cosine, -1 to 1, of the nearest of its messages and its summary; None where none has a vector.
+        score: compares within one recall.
+        user: what was asked: of several messages the one that matters most; likewise `assistant`.
+        message_uids: those two.
+        trust: the lower one of theirs; an agent's where both may be believed more.
+        said_before: the user has said otherwise since, in another exchange that came back.
+        said_by: the name of somebody else who asked; empty where it is the user's own.
+    """
+
+    uid: str
+    at: datetime
+    similarity: float | None
+    score: float
+    user: str
+    assistant: str
+    message_uids: tuple[str, ...]
+    trust: Trust = Trust.AGENT
+    said_before: bool = False
+    said_by: str = ""
+
+    def view(self) -> dict[str, Any]:
+        """The exchange as JSON."""
+        return {
+            "id": self.uid,
+            "at": self.at.isoformat(),
+            "similarity": self.similarity,
+            "score": self.score,
+            "user": self.user,
+            "assistant": self.assistant,
+            "trust": self.trust.value,
+            "untrusted": self.trust.is_untrusted,
+            "said_before": self.said_before,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class PastConversation:
+    """A conversation that came back, with its best exchanges, best first.
+
+    Attributes:
+        title: empty where it has none.
+        summary: empty where nobody has made one yet.
+        similarity: cosine, -1 to 1, of its summary or of its nearest exchange; None where none has a vector.
+        trust: of title and summary.
+        project: its key; empty where it belongs to none.
+        other_project: the name of the other project that it is of; empty where it is of the one at hand, or of none.
+        origin: where it stands and whose it is, in a team; None where it is one's own.
+    """
+
+    uid: str
+    title: str
+    summary: str
+    at: datetime
+    exchange_count: int
+    similarity: float | None
+    score: float
+    exchanges: tuple[PastExchange, ...]
+    trust: Trust = Trust.AGENT
+    project: str = ""
+    other_project: str = ""
+    origin: Provenance | None = None
+
+    def view(self) -> dict[str, Any]:
+        """The conversation as JSON, with its exchanges."""
+        return {
+            "id": self.uid,
+            "title": self.title,
+            "summary": self.summary,
+            "at": self.at.isoformat(),
+            "exchange_count": self.exchange_count,
+            "similarity": self.similarity,
+            "score": self.score,
+            "trust": self.trust.value,
+            "untrusted": self.trust.is_untrusted,
+            "project": self.project or None,
+            "other_project": bool(self.other_project),
+            "origin": self.origin.view() if self.origin else None,
+            "exchanges": [each.view() for each in self.exchanges],
+        }

@@ -215,16 +215,22 @@ class Speaker:
         """The space of that name or id, or their own, if they may do there what is wanted.
 
         Raises:
-            NotFoundError: there is none that they may see.
+            NotFoundError: there is none that they may see, or more than one.
             ScopeError: they may see it, and not do what is wanted.
         """
-        found = [(space, access) for space, access in self.spaces if name in (None, space.name, space.id)][:1]
+        found = [each for each in self.spaces if name == each[0].id] or self._called(name)
+        if len(found) > 1:
+            ids = ", ".join(space.id for space, _ in found)
+            raise NotFoundError(f"Several spaces are called {name}. Name one by its id: {ids}")
         if not found:
             raise NotFoundError(f"There is no space {name}. See: harken space list")
         space, access = found[0]
         if not access.allows(wanted):
             raise ScopeError(wanted.value, space.name)
         return space
+
+    def _called(self, name: str | None) -> list[tuple[TeamSpace, Access]]:
+        return list(self.spaces[:1]) if name is None else [each for each in self.spaces if each[0].name == name]
 
     def view(self) -> dict[str, Any]:
         """Return who speaks, and what they may, as JSON."""

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
 from abc import ABC, abstractmethod
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from harken.errors import ModelFileError
+from harken.errors import ModelFileError, ProviderError
 from harken.providers.options import EmbedderOptions
 
 if TYPE_CHECKING:
@@ -22,6 +25,8 @@ Vectors: TypeAlias = "NDArray[np.float32]"
 CARD_FILE = "harken.json"
 # English words make 4 to 6 characters a token; 16 leaves room for rows of blanks and of dashes.
 _CHARACTERS_A_TOKEN = 16
+# Vectors of queries that are kept: a premortem always asks the same two hundred.
+_QUERIES = 256
 
 
 def presentable(text: str, max_tokens: int) -> str:
@@ -82,6 +87,39 @@ class Embedder(Protocol):
         Raises:
             ProviderError: the model failed; nothing of the batch is usable.
         """
+
+
+class QueryVectors:
+    """The vectors of the last queries by one model; who asks for one that is being made waits for it."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        self._embedder = embedder
+        self._known: OrderedDict[str, Future[Vectors]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __call__(self, text: str) -> Vectors:
+        """The query's vector, read-only; what fails is tried again."""
+        with self._lock:
+            found = self._known.get(text)
+            is_new = found is None
+            if found is None:
+                found = self._known[text] = Future()
+                if len(self._known) > _QUERIES:
+                    self._known.popitem(last=False)
+            self._known.move_to_end(text)
+        if is_new:
+            vector: Vectors
+            try:
+                vector = self._embedder.embed_query(text)
+                vector.flags.writeable = False
+                found.set_result(vector)
+            finally:
+                # Those who wait fail as well, and the next one tries again.
+                if not found.done():
+                    with self._lock:
+                        self._known.pop(text, None)
+                    found.set_exception(ProviderError("the embedding model failed"))
+        return found.result()
 
 
 class CallMeter(Protocol):

@@ -20,7 +20,7 @@ from harken.storage.projects import project_row
 from harken.storage.records.rows import TOPIC, kept_times, topics_with
 from harken.storage.state import SCRUB_DUE, get_setting, set_setting
 from harken.storage.tables import conversations
-from harken.storage.team.origins import Origin
+from harken.storage.team.origins import RecordOrigin
 
 # How many go in one transaction: others wait for the write lock no longer than a second or so.
 _AT_ONCE = 100
@@ -36,7 +36,7 @@ class ForgetPlan:
 
     tombstones: tuple[Grave, ...]
     messages: int
-    copies: tuple[Origin, ...] = ()
+    copies: tuple[RecordOrigin, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -13,8 +13,7 @@ from typing import Any
 from harken.config.sections import RagConfig
 from harken.log import Log
 from harken.model.conversations import Role, Trust, least_trusted
-from harken.model.lookups import Retrieval
-from harken.model.provenance import Provenance
+from harken.model.lookups import PastConversation, PastExchange, Retrieval
 from harken.search.asked import AskedBefore, asked_before, askers_among, may_be_asked_again, objected
 from harken.search.candidates import Candidates, pass_strictly
 from harken.search.newest import corrects
@@ -24,7 +23,7 @@ from harken.search.relevance import Gate, RareWords, is_talk
 from harken.search.retrieval_log import RetrievalLog
 from harken.search.session import QueryVector, SearchSession, SearchSessions, attempted
 from harken.search.spread import Several
-from harken.search.union import past_of_all
+from harken.search.union import in_one_order, talk_told_apart, whose
 from harken.storage.past import (
     ConversationHead,
     ExchangeHead,
@@ -54,97 +53,6 @@ EVERYWHERE = RowScope()
 _NOTHING_ASKED = "Nothing was asked, so nothing was searched."
 
 _log = Log(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class PastExchange:
-    """An exchange that came back.
-
-    Attributes:
-        similarity: cosine, -1 to 1, of the nearest of its messages and its summary; None where none has a vector.
-        score: compares within one recall.
-        user: what was asked: of several messages the one that matters most; likewise `assistant`.
-        message_uids: those two.
-        trust: the lower one of theirs; an agent's where both may be believed more.
-        said_before: the user has said otherwise since, in another exchange that came back.
-        said_by: the name of somebody else who asked; empty where it is the user's own.
-    """
-
-    uid: str
-    at: datetime
-    similarity: float | None
-    score: float
-    user: str
-    assistant: str
-    message_uids: tuple[str, ...]
-    trust: Trust = Trust.AGENT
-    said_before: bool = False
-    said_by: str = ""
-
-    def view(self) -> dict[str, Any]:
-        """The exchange as JSON."""
-        return {
-            "id": self.uid,
-            "at": self.at.isoformat(),
-            "similarity": self.similarity,
-            "score": self.score,
-            "user": self.user,
-            "assistant": self.assistant,
-            "trust": self.trust.value,
-            "untrusted": self.trust.is_untrusted,
-            "said_before": self.said_before,
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class PastConversation:
-    """A conversation that came back, with its best exchanges, best first.
-
-    Attributes:
-        title: empty where it has none.
-        summary: empty where nobody has made one yet.
-        similarity: cosine, -1 to 1, of its summary or of its nearest exchange; None where none has a vector.
-        trust: of title and summary.
-        project: its key; empty where it belongs to none.
-        is_other: whether that is another project than the one at hand.
-        origin: where it stands and whose it is, in a team; None where it is one's own.
-    """
-
-    uid: str
-    title: str
-    summary: str
-    at: datetime
-    exchange_count: int
-    similarity: float | None
-    score: float
-    exchanges: tuple[PastExchange, ...]
-    trust: Trust = Trust.AGENT
-    project: str = ""
-    is_other: bool = False
-    origin: Provenance | None = None
-
-    @property
-    def other_project(self) -> str:
-        """The name of the other project that it is of; empty where it is of the one at hand, or of none."""
-        return short_key(self.project) if self.is_other else ""
-
-    def view(self) -> dict[str, Any]:
-        """The conversation as JSON, with its exchanges."""
-        return {
-            "id": self.uid,
-            "title": self.title,
-            "summary": self.summary,
-            "at": self.at.isoformat(),
-            "exchange_count": self.exchange_count,
-            "similarity": self.similarity,
-            "score": self.score,
-            "trust": self.trust.value,
-            "untrusted": self.trust.is_untrusted,
-            "project": self.project or None,
-            "other_project": self.is_other,
-            "origin": self.origin.view() if self.origin else None,
-            "exchanges": [each.view() for each in self.exchanges],
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +121,7 @@ class PastConversations:
                 return PastRecall(notes=(_NOTHING_ASKED,))
             started = time.perf_counter()
             try:
-                found = past_of_all(
+                found = _past_of_all(
                     shared,
                     config.conversation_limit,
                     lambda there: _PastSearch(there, query, config, within).run(conversation_uid),
@@ -232,6 +140,36 @@ class PastConversations:
                     shared.view.release()
                     self.log.write()
         return found
+
+
+def _past_of_all(session: SearchSession, most: int, ask: Callable[[SearchSession], PastRecall]) -> PastRecall:
+    """The best conversations of all spaces that may be read; what other projects bring comes behind."""
+    if session.others is None:
+        return ask(session)
+    answers = session.asked(ask)
+    own = answers[0][1]
+    merged: list[tuple[str, PastConversation]] = []
+    for is_other in (False, True):
+        of_it = [
+            (space, [talk for talk in found.conversations if bool(talk.other_project) is is_other])
+            for space, found in answers
+        ]
+        merged += in_one_order(
+            of_it,
+            lambda talk: talk.score,
+            lambda talk: talk.similarity,
+            lambda talk, score: replace(talk, score=score),
+            lambda talk: (talk.title, talk.at, *(each.user for each in talk.exchanges)),
+        )
+    shown = merged[:most]
+    asked: list[tuple[str, Sequence[str]]] = [(space, (talk.uid,)) for space, talk in shown]
+    asked += [(space, each.message_uids) for space, talk in shown for each in talk.exchanges]
+    origins = iter(whose(session, asked))
+    talks = [(talk, next(origins)) for _, talk in shown]
+    told = [talk_told_apart(talk, origin, [next(origins) for _ in talk.exchanges]) for talk, origin in talks]
+    notes = own.notes if not told or own.conversations else ()
+    query = own.query or next((found.query for _, found in answers if found.query), "")
+    return replace(own, conversations=tuple(told), query=query, notes=notes)
 
 
 def _log_line(found: PastRecall, seconds: float, now: datetime) -> Retrieval:
@@ -483,8 +421,8 @@ def _shown(
         if row in said
     )
     told = head.uid, head.title, head.summary, head.created_at, head.exchange_count
-    is_other = projects.is_other(head.project)
-    return PastConversation(*told, found.similarity, found.score, exchanges, head.trust, head.project, is_other)
+    other = short_key(head.project) if projects.is_other(head.project) else ""
+    return PastConversation(*told, found.similarity, found.score, exchanges, head.trust, head.project, other)
 
 
 def _shown_exchange(

@@ -15,6 +15,7 @@ from harken.search.query import Query, asks_nothing, parse_query
 from harken.search.relevance import Gate, RareWords, is_talk
 from harken.search.session import Guess, QueryVector, SearchSession, SearchSessions, attempted
 from harken.search.spread import Several
+from harken.search.union import hits_told_apart
 from harken.storage.conversations import entries_of
 from harken.storage.enrichment.summaries import TOOLS
 from harken.storage.entries import foresee_segment, row_scope
@@ -124,7 +125,8 @@ class AutoRag:
             search = _SegmentSearch(shared, several.query if several else query, config, several)
             items: tuple[Recalled, ...] = ()
             with attempted("search", search.failures):
-                items = tuple(_packed(query, search.hits(segment_uid, excluded), config, frame))
+                hits = hits_told_apart(shared, [(shared.space, hit) for hit in search.hits(segment_uid, excluded)])
+                items = tuple(_packed(query, hits, config, frame))
         return Recall(items, query.text, (*search.failures, *search.notes), tuple(search.failures))
 
 

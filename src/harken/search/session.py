@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
@@ -18,10 +16,11 @@ from harken.errors import MissingExtraError, NotFoundError, ProviderError
 from harken.log import Log
 from harken.model.conversations import SearchScope
 from harken.model.provenance import Provenance
-from harken.providers.embedder import Embedder, Vectors
+from harken.providers.embedder import Embedder, QueryVectors, Vectors
 from harken.providers.priority import FOREGROUND
 from harken.search.query import Query
 from harken.storage.enrichment.jobs import blocked_reason, is_enabled
+from harken.storage.entries import has_entries
 from harken.storage.ports import NearestIndex, Readable, RowScope, Store, StoredSpace, Transaction
 from harken.storage.projects import EVERY_PROJECT, ProjectScope, projects_like
 from harken.storage.vectors import (
@@ -44,8 +43,9 @@ _FOREIGN = "Searched by words alone: the embedding model does not know this scri
 _LOADING = "Searched by words alone: the embedding model is being loaded."
 # A percent of a million takes embedding minutes, and counting them a tenth of a second.
 _COUNTED_SECONDS = 30.0
-# Queries that are embedded at one time, and vectors that are kept: a premortem always asks the same two hundred.
-_AT_ONCE, _QUERIES = 8, 256
+# Queries that are embedded at one time.
+_AT_ONCE = 8
+_CANDIDATES_ELSEWHERE = 80
 # More of a query in another script, and a model that does not know it has nothing to say.
 _MOSTLY = 0.5
 # Of 40 questions in other languages, and 80 prompts that are about something, none is nearer to a courtesy than 0.32.
@@ -265,11 +265,14 @@ class SearchSession:
             missing = error
         for space, asked in asking:
             try:
-                answers.append((space, asked.result()))
+                found = asked.result()
             except NotFoundError:
                 continue
             except Exception as error:  # noqa: BLE001 - the other spaces have an answer; the failure is logged
+                found = None
                 _log.warning("space_not_searched", error_class=type(error).__name__)
+            if found is not None:
+                answers.append((space, found))
         if missing is not None and not answers:
             raise missing
         return answers
@@ -304,6 +307,10 @@ class SearchSession:
         if self._notes is None:
             self._notes = self.coverage.notes(tx, self.now)
         return self._notes
+
+    def leave_notes_out(self) -> None:
+        """Have none looked up: the space at hand says what is to be said."""
+        self._notes = []
 
     def likeness_to_talk(self, asked: QueryVector) -> float:
         """How near a query is to what asks for nothing, -1 to 1; -1 by a model that was not measured so.
@@ -342,16 +349,26 @@ class Union:
     threads: Executor
     provenance: Callable[[Sequence[tuple[str, Sequence[str]]]], list[Provenance | None]]
 
-    def ask(self, there: SearchSessions, here: SearchSession, ask: Callable[[SearchSession], _Value]) -> Future[_Value]:
-        """Ask another space the same, by the settings of a session, and from the same project."""
+    def ask(
+        self, there: SearchSessions, here: SearchSession, ask: Callable[[SearchSession], _Value]
+    ) -> Future[_Value | None]:
+        """Ask another space the same, by the settings of a session, and from the same project; None of an empty one."""
+        # Its best are what matters beside the others' best.
+        most = min(here.config.candidates, _CANDIDATES_ELSEWHERE)
+        config = here.config.model_copy(update={"candidates": most})
 
-        def asked() -> _Value:
-            with SearchSession(there, here.config, EVERY_PROJECT) as session:
+        def asked() -> _Value | None:
+            with SearchSession(there, config, EVERY_PROJECT) as session:
+                with session.view.reading() as tx:
+                    if not has_entries(tx):
+                        return None
                 session.by_words = here.by_words
                 session.projects = projects_like(session.view, here.projects)
+                session.leave_notes_out()
                 return ask(session)
 
-        return self.threads.submit(asked)
+        begun: Future[_Value | None] = self.threads.submit(asked)
+        return begun
 
 
 @dataclass(slots=True)
@@ -431,39 +448,6 @@ class SearchSessions:
                 return None
             self.models.opened[space.name] = embedder, QueryVectors(embedder)
         return self.models.opened[space.name]
-
-
-class QueryVectors:
-    """The vectors of the last queries by one model; who asks for one that is being made waits for it."""
-
-    def __init__(self, embedder: Embedder) -> None:
-        self._embedder = embedder
-        self._known: OrderedDict[str, Future[Vectors]] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def __call__(self, text: str) -> Vectors:
-        """The query's vector, read-only; what fails is tried again."""
-        with self._lock:
-            found = self._known.get(text)
-            is_new = found is None
-            if found is None:
-                found = self._known[text] = Future()
-                if len(self._known) > _QUERIES:
-                    self._known.popitem(last=False)
-            self._known.move_to_end(text)
-        if is_new:
-            vector: Vectors
-            try:
-                vector = self._embedder.embed_query(text)
-                vector.flags.writeable = False
-                found.set_result(vector)
-            finally:
-                # Those who wait fail as well, and the next one tries again.
-                if not found.done():
-                    with self._lock:
-                        self._known.pop(text, None)
-                    found.set_exception(ProviderError("the embedding model failed"))
-        return found.result()
 
 
 @dataclass(slots=True)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
-from harken.model.conversations import Hit, Trust
+from harken.model.conversations import CoreFact, Hit, Trust
+from harken.model.lookups import PastConversation
 from harken.model.provenance import Provenance
 from harken.search.session import SearchSession
-
-if TYPE_CHECKING:
-    from harken.search.past import PastConversation, PastRecall
 
 _Found = TypeVar("_Found")
 # As far as somebody else's words may be believed: chosen by a person of the team, and data to everybody else.
@@ -78,8 +76,19 @@ def hits_in_one_order(answers: Iterable[tuple[str, Sequence[Hit]]]) -> list[tupl
     )
 
 
+def facts_told_apart(session: SearchSession, facts: Sequence[CoreFact]) -> list[CoreFact]:
+    """Core memory of a shared space, each fact that somebody else has set with their name."""
+    origins = whose(session, [(session.space, (fact.uid,)) for fact in facts])
+    return [
+        fact if origin is None or origin.is_mine else replace(fact, value=f"{fact.value} (set by {origin.by or '?'})")
+        for fact, origin in zip(facts, origins, strict=True)
+    ]
+
+
 def hits_told_apart(session: SearchSession, found: Sequence[tuple[str, Hit]]) -> list[Hit]:
     """Hits, each with its space, with whose words they are, and believed accordingly."""
+    if session.others is None:
+        return [hit for _, hit in found]
     origins = whose(session, [(space, (hit.entry.ref_uid, hit.entry.conversation_uid)) for space, hit in found])
     return [
         hit
@@ -89,36 +98,7 @@ def hits_told_apart(session: SearchSession, found: Sequence[tuple[str, Hit]]) ->
     ]
 
 
-def past_of_all(session: SearchSession, most: int, ask: Callable[[SearchSession], PastRecall]) -> PastRecall:
-    """The best conversations of all spaces that may be read; what other projects bring comes behind."""
-    if session.others is None:
-        return ask(session)
-    answers = session.asked(ask)
-    own = answers[0][1]
-    merged: list[tuple[str, PastConversation]] = []
-    for is_other in (False, True):
-        of_it = [
-            (space, [talk for talk in found.conversations if talk.is_other is is_other]) for space, found in answers
-        ]
-        merged += in_one_order(
-            of_it,
-            lambda talk: talk.score,
-            lambda talk: talk.similarity,
-            lambda talk, score: replace(talk, score=score),
-            lambda talk: (talk.title, talk.at, *(each.user for each in talk.exchanges)),
-        )
-    shown = merged[:most]
-    asked: list[tuple[str, Sequence[str]]] = [(space, (talk.uid,)) for space, talk in shown]
-    asked += [(space, each.message_uids) for space, talk in shown for each in talk.exchanges]
-    origins = iter(whose(session, asked))
-    talks = [(talk, next(origins)) for _, talk in shown]
-    told = [_told_apart(talk, origin, [next(origins) for _ in talk.exchanges]) for talk, origin in talks]
-    notes = own.notes if not told or own.conversations else ()
-    query = own.query or next((found.query for _, found in answers if found.query), "")
-    return replace(own, conversations=tuple(told), query=query, notes=notes)
-
-
-def _told_apart(
+def talk_told_apart(
     talk: PastConversation, origin: Provenance | None, said: Sequence[Provenance | None]
 ) -> PastConversation:
     """A conversation with where it stands, and who has said what in it."""

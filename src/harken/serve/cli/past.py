@@ -22,7 +22,7 @@ from harken.text.shown import ago, counted, one_line
 if TYPE_CHECKING:
     from harken.config.settings import SettingValue
     from harken.engine import Harken
-    from harken.search.past import PastConversation
+    from harken.model.lookups import PastConversation
     from harken.serve.operations.operation import Piece
 
 _SECTION, _SEED_PREFIX = "rag.", "rag_"
@@ -150,7 +150,7 @@ def log(session: CommandSession, limit: int, as_json: bool) -> None:
 
 def _conversation_lines(talk: PastConversation) -> Iterator[Piece]:
     facts = [f"ID: {talk.uid}", f"Date: {talk.at:%Y-%m-%d}", *_similarity(talk.similarity)]
-    facts += [f"Project: {talk.other_project}"] if talk.is_other else []
+    facts += [f"Project: {talk.other_project}"] if talk.other_project else []
     yield f'Conversation: "{talk.title or "untitled"}" ({", ".join(facts)})', "bold"
     if talk.summary:
         yield f"  Summary: {talk.summary}"

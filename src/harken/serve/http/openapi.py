@@ -186,19 +186,20 @@ def _team_verb(operation: AnyOperation, form: dict[str, Any], answer: dict[str, 
     if operation.effect is not Effect.READS:
         parameters.append("Once")
         statuses.append("409")
-    verb["description"] += f"\n\nScope: `{operation.scope}`." if operation.scope else "\n\nAny key may."
+    needs = " and ".join(f"`{scope}`" for scope in operation.scopes)
+    verb["description"] += f"\n\nScope: {needs}." if needs else "\n\nAny key may."
     headers = {name: {"$ref": f"#/components/headers/{name}"} for name in [*_RATES][:3]}
     return {
         **verb,
         "parameters": [{"$ref": f"#/components/parameters/{name}"} for name in parameters],
-        "security": [{"key": [operation.scope] if operation.scope else []}],
+        "security": [{"key": list(operation.scopes)}],
         "responses": {
             "200": {"description": "The answer.", "headers": headers, "content": _json(answer)},
             **_problems(*sorted(statuses)),
         },
         "x-harken": {
             "effect": operation.effect.value,
-            "scope": operation.scope,
+            "scopes": list(operation.scopes),
             "paged": place_of(operation) is not None,
         },
     }

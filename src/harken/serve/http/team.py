@@ -269,4 +269,4 @@ def _offered(context: Any) -> Sequence[AnyOperation]:
     """Of the tools that the address names, those that the key may call."""
     speaker: Speaker = context.request.scope[_SPEAKER]
     named = tools_of(context.request.query_params.get("tools", TEAM_TOOLS), TEAM_OPERATIONS)
-    return [each for each in named if not each.scope or KeyScope.of(each.scope) in speaker.scopes]
+    return [each for each in named if speaker.scopes.issuperset(map(KeyScope.of, each.scopes))]

@@ -212,8 +212,6 @@ def _recall(harken: Harken, wanted: RecallArguments, caller: Caller) -> RecallAn
     with suppress(SpaceReadOnlyError):
         if uid and given:
             chats.note_given(uid, given, lambda: False, tokens.estimate(text), event=_RECALL_EVENT)
-    # What was looked for is written down for `past log`; the caller waits for no transaction of its own.
-    chats.retrievals.write()
     return RecallAnswer(text=text, items=[RecalledView(id=one, why=why) for one, why in given.items()])
 
 

@@ -193,7 +193,7 @@ class Operation(Generic[Wanted, Found]):
         arguments: a dataclass; see `harken.model.arguments`.
         answer: the TypedDict that `view` gives; `NoneType` where MCP and HTTP do not offer it.
         view: the answer as JSON, for MCP and HTTP; the record's own unless given.
-        scope: the `KeyScope` that a team's key has to have; empty of any key.
+        scope: the `KeyScope` that a team's key has to have, or several with blanks between; empty of any key.
         is_of_team: whether it is about a team and not about a memory: it runs on a `TeamMember`.
         is_secret: whether its answer is for one look alone, and may be written down nowhere.
         is_idempotent: whether a second call with the same arguments changes nothing.
@@ -234,6 +234,11 @@ class Operation(Generic[Wanted, Found]):
             and not self.is_secret
             and not (self.is_idempotent and self.effect is Effect.CHANGES)
         )
+
+    @property
+    def scopes(self) -> tuple[str, ...]:
+        """What a team's key has to have, all of it."""
+        return tuple(self.scope.split())
 
     @property
     def is_asked_by_get(self) -> bool:

@@ -24,6 +24,7 @@ _FIRST = (
 )
 # Those that make no sense within a conversation: what agents start, and what wants the store to itself.
 _APART = frozenset({"chat", "hook", "install", "mcp", "migrate", "reindex", "restore", "serve", "setup", "view"})
+_APART |= {"erase", "group", "key", "principal", "share", "space", "unshare", "whoami"}
 # Other names, for what comes out of a pipe.
 _ALIASES = {"open": "show"}
 _LEAVING = ("exit", "quit")

@@ -94,8 +94,7 @@ class TeamCalls:
 
     def _answer(self, call: VerbCall) -> Answered:
         operation, speaker = call.operation, call.speaker
-        if operation.scope:
-            speaker.require(KeyScope.of(operation.scope))
+        speaker.require(*map(KeyScope.of, operation.scopes))
         if operation.scope == KeyScope.ADMIN and not operation.is_of_team:
             self.require_host(speaker)
         target: Any = TeamMember(self.team, speaker) if operation.is_of_team else self._memory(call)

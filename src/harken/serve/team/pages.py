@@ -45,8 +45,7 @@ class _SignedInMember:
 
     def require(self, operation: AnyOperation) -> None:
         """See `PageMember.require`."""
-        if operation.scope:
-            self.speaker.require(KeyScope.of(operation.scope))
+        self.speaker.require(*map(KeyScope.of, operation.scopes))
 
 
 @dataclass(frozen=True, slots=True)

@@ -405,7 +405,7 @@ OPERATIONS = (
         "Share",
         SharedAnswer,
         effect=Effect.ADDS,
-        scope="remember",
+        scope="read remember",
     ),
     _of_team(
         "unshare",

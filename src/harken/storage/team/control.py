@@ -5,51 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Any
 
-from sqlalchemy import Connection, Engine, Select, Table, delete, insert, select, text, update
+from sqlalchemy import Engine, Text, bindparam, select
 
 from harken.model.team import ApiKey
-from harken.storage.postgres.connection import entered, reading_begins, writing_begins
+from harken.storage.postgres.connection import driver_of, entered, reading_begins, writing_begins
 from harken.storage.postgres.pipeline import Asked
 from harken.storage.postgres.rights import passes_walls
 from harken.storage.team.keys import read_key
 from harken.storage.team.tables import KEY_SETTING, keys
+from harken.storage.team.tables import TeamTransaction as TeamTransaction
 
 _PARTS = ("team",)
 _SHOW_KEY = f"SELECT set_config('{KEY_SETTING}', %(digest)s, true)"
-_BIND = text("SELECT set_config('harken.tenant', :team, true)")
-
-
-@dataclass(frozen=True, slots=True)
-class TeamTransaction:
-    """A connection inside a transaction, with the team that every statement is bound to."""
-
-    connection: Connection
-    team: str
-
-    def select(self, *wanted: Any) -> Select[Any]:
-        """A selection of the team's rows: of the table that the first of the columns is of."""
-        table = wanted[0] if isinstance(wanted[0], Table) else wanted[0].table
-        return select(*wanted).where(table.c.team == self.team)
-
-    def rows(self, *wanted: Any, where: tuple[Any, ...] = ()) -> list[Any]:
-        """The rows of a table, or some of their columns, that meet the conditions."""
-        return list(self.connection.execute(self.select(*wanted).where(*where)).all())
-
-    def insert(self, table: Table, **values: Any) -> None:
-        """Insert a row."""
-        self.connection.execute(insert(table).values(team=self.team, **values))
-
-    def update(self, table: Table, *conditions: Any, **values: Any) -> int:
-        """Change the rows that meet the conditions; how many they are."""
-        return self.connection.execute(
-            update(table).where(table.c.team == self.team, *conditions).values(**values)
-        ).rowcount
-
-    def delete(self, table: Table, *conditions: Any) -> int:
-        """Delete the rows that meet the conditions; how many they were."""
-        return self.connection.execute(delete(table).where(table.c.team == self.team, *conditions)).rowcount
+_BIND = "SELECT set_config('harken.tenant', %(team)s, true)"
+# Made once: it runs with every request.
+_OF_DIGEST = select(keys).where(keys.c.digest == bindparam("digest", type_=Text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +56,12 @@ class ControlTables:
         """A view of the team of whoever has a key, by its hash, and the key; None where there is no such key."""
         shown: Asked = (_SHOW_KEY, {"digest": digest})
         with self._entered("", (*reading_begins(""), shown)) as tx:
-            row = tx.connection.execute(select(keys).where(keys.c.digest == digest)).first()
+            row = tx.connection.execute(_OF_DIGEST, {"digest": digest}).first()
             if row is None:
                 yield None
                 return
-            tx.connection.execute(_BIND, {"team": row.team})
+            with driver_of(tx.connection) as driver:
+                driver.later(_BIND, {"team": row.team})
             yield TeamTransaction(tx.connection, row.team), read_key(row)
 
     @contextmanager

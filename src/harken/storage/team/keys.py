@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import or_
 
 from harken.errors import NotFoundError
 from harken.model.team import ApiKey, KeyScope
-from harken.storage.team.tables import keys
-
-if TYPE_CHECKING:
-    from harken.storage.team.control import TeamTransaction
+from harken.storage.team.tables import TeamTransaction, keys
 
 USED_EVERY = timedelta(minutes=1)
 

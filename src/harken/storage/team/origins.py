@@ -5,20 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import ARRAY, Connection, Text, and_, any_, bindparam, or_, select
 from sqlalchemy.dialects.postgresql import insert
 
 from harken.storage.ports import batches
-from harken.storage.team.tables import origins, principals
-
-if TYPE_CHECKING:
-    from harken.storage.team.control import TeamTransaction
+from harken.storage.team.tables import TeamTransaction, origins, principals
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class RecordOrigin:
     """How a record came into a space.
 
     Attributes:
@@ -39,13 +36,13 @@ class Origin:
     source_uid: str | None = None
 
 
-def read_origin(row: Any) -> Origin:
+def read_origin(row: Any) -> RecordOrigin:
     """The origin of a row."""
     facts = row.space, row.uid, row.kind, row.principal, row.at, row.sharer, row.source_space, row.source_uid
-    return Origin(*facts)
+    return RecordOrigin(*facts)
 
 
-def note_origins(connection: Connection, team: str, found: Iterable[Origin]) -> None:
+def note_origins(connection: Connection, team: str, found: Iterable[RecordOrigin]) -> None:
     """Note who has written records, in the transaction that writes them; who did before is noted already."""
     rows = [
         {
@@ -69,7 +66,7 @@ def note_origins(connection: Connection, team: str, found: Iterable[Origin]) -> 
 class NamedOrigin:
     """Who brought a record first, with names; empty where they are of nobody, or of somebody who was erased."""
 
-    origin: Origin
+    origin: RecordOrigin
     principal: str
     sharer: str
 
@@ -102,7 +99,7 @@ _ORIGINS = (
 )
 
 
-def copies_of(tx: TeamTransaction, space: str, uids: Collection[str]) -> list[Origin]:
+def copies_of(tx: TeamTransaction, space: str, uids: Collection[str]) -> list[RecordOrigin]:
     """The copies of records of a space that were shared, in other spaces."""
     return [
         read_origin(row)
@@ -114,7 +111,7 @@ def copies_of(tx: TeamTransaction, space: str, uids: Collection[str]) -> list[Or
     ]
 
 
-def brought_by(tx: TeamTransaction, principal: str) -> list[Origin]:
+def brought_by(tx: TeamTransaction, principal: str) -> list[RecordOrigin]:
     """Everything that is a principal's own words, or was shared by them."""
     whose = or_(origins.c.principal == principal, origins.c.sharer == principal)
     return [read_origin(row) for row in tx.rows(origins, where=(whose,))]

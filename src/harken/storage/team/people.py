@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from sqlalchemy import Text, bindparam, select
 
 from harken.errors import NotFoundError, UsageError
 from harken.model.team import Principal, PrincipalKind
-from harken.storage.team.tables import groups, members, principals
-
-if TYPE_CHECKING:
-    from harken.storage.team.control import TeamTransaction
+from harken.storage.team.tables import TeamTransaction, groups, members, principals
 
 EVERYONE = "everyone"
 """The id and the name of the group that every principal is in."""
@@ -53,6 +52,18 @@ def find_principal(tx: TeamTransaction, name: str) -> Principal:
     if not found:
         raise NotFoundError(f"There is nobody called {name}. See: harken principal list")
     return read_principal(found[0])
+
+
+def principal_of(tx: TeamTransaction, principal_id: str) -> Principal | None:
+    """A principal by their id; None where they are gone."""
+    row = tx.connection.execute(_PRINCIPAL, {"of_team": tx.team, "whose": principal_id}).first()
+    return None if row is None else read_principal(row)
+
+
+# Made once: it runs with every request.
+_PRINCIPAL = select(principals).where(
+    principals.c.team == bindparam("of_team", type_=Text), principals.c.id == bindparam("whose", type_=Text)
+)
 
 
 def principal_of_email(tx: TeamTransaction, email: str) -> Principal | None:

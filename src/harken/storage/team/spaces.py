@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sqlalchemy import and_, func, or_, select
+from sqlalchemy import Select, Text, and_, bindparam, func, literal, or_, select
 
-from harken.errors import NotFoundError, UsageError
 from harken.model.team import COMMON, Access, Grant, TeamSpace
 from harken.storage.team.people import EVERYONE, list_groups, principal_names
-from harken.storage.team.tables import grants, members, spaces
-
-if TYPE_CHECKING:
-    from harken.storage.team.control import TeamTransaction
+from harken.storage.team.tables import TeamTransaction, grants, members, spaces
 
 
 def read_space(row: Any) -> TeamSpace:
@@ -22,13 +18,7 @@ def read_space(row: Any) -> TeamSpace:
 
 
 def add_space(tx: TeamTransaction, space: TeamSpace, created: datetime) -> None:
-    """Make a space.
-
-    Raises:
-        UsageError: another one has that name.
-    """
-    if tx.rows(spaces.c.id, where=(or_(spaces.c.name == space.name, spaces.c.id == space.name),)):
-        raise UsageError(f"There is a space called {space.name} already. Choose another name.")
+    """Make a space; others may be called the same, or whoever makes one would learn of those that they may not see."""
     named = {"id": space.id, "name": space.name, "owner": space.owner, "is_private": space.is_private}
     tx.insert(spaces, **named, retention_days=space.retention_days, created=created)
 
@@ -38,39 +28,33 @@ def list_spaces(tx: TeamTransaction) -> list[TeamSpace]:
     return sorted(map(read_space, tx.rows(spaces)), key=lambda space: (space.id != COMMON, space.name))
 
 
-def find_space(tx: TeamTransaction, name: str) -> TeamSpace:
-    """A space by name or id, whoever may see it.
-
-    Raises:
-        NotFoundError: there is none.
-    """
-    found = [space for space in list_spaces(tx) if name in (space.name, space.id)]
-    if not found:
-        raise NotFoundError(f"There is no space {name}. See: harken space list")
-    return found[0]
-
-
 def readable_spaces(tx: TeamTransaction, principal_id: str) -> list[tuple[TeamSpace, Access]]:
     """What a principal may see, each with what they may do there: their own first, then the common one, then by name.
 
     Somebody's private space is theirs alone, whatever is granted.
     """
-    mine = select(members.c.group_id).where(members.c.team == tx.team, members.c.principal == principal_id)
-    granted = or_(grants.c.grantee.in_((principal_id, EVERYONE)), and_(grants.c.is_group, grants.c.grantee.in_(mine)))
-    found = spaces.outerjoin(
-        grants, and_(grants.c.team == spaces.c.team, grants.c.space == spaces.c.id, granted, ~spaces.c.is_private)
-    )
-    rows = tx.connection.execute(
-        select(spaces, func.array_agg(grants.c.access).label("access"))
-        .select_from(found)
-        .where(spaces.c.team == tx.team, or_(spaces.c.owner == principal_id, grants.c.access.is_not(None)))
-        .group_by(spaces.c.team, spaces.c.id)
-    ).all()
     seen = []
-    for row in rows:
+    for row in tx.connection.execute(_READABLE, {"of_team": tx.team, "whose": principal_id}).all():
         rights = [Access.ADMIN] if row.owner == principal_id else [Access(name) for name in row.access if name]
         seen.append((read_space(row), max(rights, key=list(Access).index)))
     return sorted(seen, key=lambda each: (each[0].owner != principal_id, each[0].id != COMMON, each[0].name))
+
+
+def _readable() -> Select[Any]:
+    team, whose = bindparam("of_team", type_=Text), bindparam("whose", type_=Text)
+    mine = select(members.c.group_id).where(members.c.team == team, members.c.principal == whose)
+    to_them = or_(grants.c.grantee == whose, grants.c.grantee == literal(EVERYONE), grants.c.grantee.in_(mine))
+    granted = and_(grants.c.team == spaces.c.team, grants.c.space == spaces.c.id, to_them, ~spaces.c.is_private)
+    return (
+        select(spaces, func.array_agg(grants.c.access).label("access"))
+        .select_from(spaces.outerjoin(grants, granted))
+        .where(spaces.c.team == team, or_(spaces.c.owner == whose, grants.c.access.is_not(None)))
+        .group_by(spaces.c.team, spaces.c.id)
+    )
+
+
+# Made once: it runs with every request.
+_READABLE = _readable()
 
 
 def put_grant(tx: TeamTransaction, grant: Grant) -> None:

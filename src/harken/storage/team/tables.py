@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 from sqlalchemy import (
     Boolean,
     Column,
@@ -10,9 +13,14 @@ from sqlalchemy import (
     Integer,
     MetaData,
     PrimaryKeyConstraint,
+    Select,
     Table,
     Text,
     UniqueConstraint,
+    delete,
+    insert,
+    select,
+    update,
 )
 
 from harken.storage.tables import Instant, Listed
@@ -57,7 +65,6 @@ spaces = _table(
     Column("is_private", Boolean, nullable=False),
     Column("retention_days", Integer),
     *_moments("created"),
-    UniqueConstraint("team", "name", name="uq_team_spaces_name"),
 )
 grants = _table("team_grants", "space grantee access", "space grantee", Column("is_group", Boolean, nullable=False))
 # Who has written a record of a shared space, a row for each of them; of a copy, also who shared it and what it copies.
@@ -91,6 +98,37 @@ TEAM_TABLES: dict[str, Table] = dict(_team.tables)
 _OF_TEAM = "team = split_part(current_setting('harken.tenant', true), '/', 1)"
 # A key tells its team only to whoever has it.
 _OR_OF_KEY = f" OR digest = current_setting('{KEY_SETTING}', true)"
+
+
+@dataclass(frozen=True, slots=True)
+class TeamTransaction:
+    """A connection inside a transaction, with the team that every statement is bound to."""
+
+    connection: Connection
+    team: str
+
+    def select(self, *wanted: Any) -> Select[Any]:
+        """A selection of the team's rows: of the table that the first of the columns is of."""
+        table = wanted[0] if isinstance(wanted[0], Table) else wanted[0].table
+        return select(*wanted).where(table.c.team == self.team)
+
+    def rows(self, *wanted: Any, where: tuple[Any, ...] = ()) -> list[Any]:
+        """The rows of a table, or some of their columns, that meet the conditions."""
+        return list(self.connection.execute(self.select(*wanted).where(*where)).all())
+
+    def insert(self, table: Table, **values: Any) -> None:
+        """Insert a row."""
+        self.connection.execute(insert(table).values(team=self.team, **values))
+
+    def update(self, table: Table, *conditions: Any, **values: Any) -> int:
+        """Change the rows that meet the conditions; how many they are."""
+        return self.connection.execute(
+            update(table).where(table.c.team == self.team, *conditions).values(**values)
+        ).rowcount
+
+    def delete(self, table: Table, *conditions: Any) -> int:
+        """Delete the rows that meet the conditions; how many they were."""
+        return self.connection.execute(delete(table).where(table.c.team == self.team, *conditions)).rowcount
 
 
 def make_team_tables(connection: Connection) -> None:
