@@ -204,7 +204,9 @@ def test_one_worker_works_for_every_space_and_ends_when_it_is_told_to(cli: Comma
     key = found(cli, owner, "ann")["keys"]["ann"]
     with Listener("/hook") as listener, serving(cli) as server:
         allowed = {"HARKEN_WEBHOOKS__ALLOW_HOSTS": "127.0.0.1"}
-        cli("webhook", "add", f"{listener.url}/hook", "--event", "remembered", settings=allowed)
+        hook = (f"{listener.url}/hook", "--event", "remembered", "--json")
+        added = cli("--space", "common", "webhook", "add", *hook, settings=allowed).json()
+        assert [each["id"] for each in cli("webhook", "list", "--json").json()] == [added["id"]]
         headers = {"authorization": f"Bearer {key}", "harken-space": "common"}
         saved = httpx.post(f"{server.url}/v1/remember", json={"content": "We meet on Tuesday"}, headers=headers).json()
         # What is said in a space of one's own is not told in the common one.
