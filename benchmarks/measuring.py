@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -122,24 +123,38 @@ class Ran:
     out: str
 
 
+# A process's peak is never below what the one that started it held, so a small one stands between.
+_LAUNCH = """
+import json, os, subprocess, sys, time
+begin = time.perf_counter()
+process = subprocess.Popen(sys.argv[2:])
+_, status, usage = os.wait4(process.pid, 0)
+code = process.returncode = os.waitstatus_to_exitcode(status)
+facts = time.perf_counter() - begin, usage.ru_utime + usage.ru_stime, usage.ru_maxrss, code
+os.write(int(sys.argv[1]), json.dumps(facts).encode())
+"""
+
+
 def run_process(command: Sequence[str], env: Mapping[str, str] | None = None) -> Ran:
     """Run a command to its end.
 
     Raises:
         RuntimeError: it failed.
     """
-    begin = time.perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
-    assert process.stdout is not None
-    assert process.stderr is not None
-    out = process.stdout.read()
-    complaint = process.stderr.read()
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise RuntimeError(f"{' '.join(command)} failed: {complaint}")
+    told, tells = os.pipe()
+    with os.fdopen(told, encoding="ascii") as facts:
+        words = [sys.executable, "-I", "-c", _LAUNCH, str(tells), *command]
+        try:
+            launched = subprocess.run(words, capture_output=True, text=True, env=env, pass_fds=(tells,), check=False)
+        finally:
+            os.close(tells)
+        if launched.returncode:
+            raise RuntimeError(f"{' '.join(command)} failed: {launched.stderr}")
+        wall, cpu, peak, code = json.load(facts)
+    if code:
+        raise RuntimeError(f"{' '.join(command)} failed: {launched.stderr}")
     unit = 1024 if sys.platform != "darwin" else 1024 * 1024
-    return Ran(time.perf_counter() - begin, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / unit, out)
+    return Ran(wall, cpu, peak / unit, launched.stdout)
 
 
 def harken_command(home: Path, *arguments: str) -> list[str]:

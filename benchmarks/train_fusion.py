@@ -136,7 +136,7 @@ def _case(
     scope = SearchScope(conversation=conversation_uid("jsonl", conversation))
     seen: list[tuple[fusion.Evidence, Sequence[int]]] = []
 
-    def note(known: fusion.Evidence, entry_ids: Sequence[int]) -> dict[int, fusion.Share]:
+    def note(known: fusion.Evidence, entry_ids: Sequence[int]) -> fusion.Learned:
         seen.append((known, entry_ids))
         return fusion.learned_scores(known, entry_ids)
 

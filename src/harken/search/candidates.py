@@ -11,7 +11,7 @@ from math import prod
 from harken.config.sections import SearchConfig
 from harken.model.conversations import UNTRUSTED, Entry, Hit, Reason, Role
 from harken.model.marks import in_words
-from harken.search.fusion import MOST_HOLDERS, REORDERED, Evidence, Share, learned_scores, placed
+from harken.search.fusion import MOST_HOLDERS, NOTHING_LEARNED, REORDERED, Evidence, Learned, learned_scores, placed
 from harken.search.query import Query
 from harken.search.relevance import Gate, RareWords
 from harken.search.session import QueryVector
@@ -55,7 +55,7 @@ class Candidates:
             `scores` do.
         scores: that, weighed.
         reasons: what the weights were.
-        shares: what each feature adds, of the best that learned fusion has ordered.
+        learned: what learned fusion says of the best.
         beside, loaded: what stands beside those that were read ahead, and they themselves.
     """
 
@@ -75,7 +75,7 @@ class Candidates:
     fused: dict[int, float] = field(default_factory=dict)
     scores: dict[int, float] = field(default_factory=dict)
     reasons: dict[int, list[Reason]] = field(default_factory=dict)
-    shares: dict[int, Share] = field(default_factory=dict)
+    learned: Learned = NOTHING_LEARNED
     beside: dict[int, Neighbours] = field(default_factory=dict)
     loaded: dict[int, Entry] = field(default_factory=dict)
 
@@ -198,9 +198,8 @@ class Candidates:
         speakers = AuthorCue(self.query, chosen).sides_of(best, facts)
         known = Evidence(self.query, facts, self.fused, self.keyword, similarity, speakers, held, around)
         abroad = [entry_id for entry_id in best if entry_id in self.elsewhere]
-        self.shares = learned_scores(known, [entry_id for entry_id in best if entry_id not in self.elsewhere])
-        scores = {entry_id: share.score for entry_id, share in self.shares.items()}
-        scores |= placed(scores, self.fused, abroad)
+        self.learned = learned_scores(known, [entry_id for entry_id in best if entry_id not in self.elsewhere])
+        scores = self.learned.scores | placed(self.learned.scores, self.fused, abroad)
         # The others stay behind, in their order.
         least = min(scores.values(), default=0.0)
         self.fused = {entry_id: least * score / 2 for entry_id, score in self.fused.items()} | scores
@@ -226,7 +225,7 @@ class Candidates:
     def weigh(self, facts: Mapping[int, EntryFacts], now: datetime) -> None:
         """Score those that may come back."""
         # Learned fusion knows the speaker by itself.
-        cue = None if self.shares else AuthorCue(self.query, facts)
+        cue = None if self.learned.scores else AuthorCue(self.query, facts)
         plain = cue is None and self.config.recency_half_life_days is None
         for entry_id, each in facts.items():
             # Nothing weighs most candidates, and asking costs as much as all else here.
@@ -259,7 +258,7 @@ class Candidates:
                 reasons=(
                     *([passing[entry_id]] if passing else []),
                     *self.reasons[entry_id],
-                    *(self.shares[entry_id].reasons() if entry_id in self.shares else []),
+                    *self.learned.reasons(entry_id),
                 ),
             )
             for entry_id in entry_ids

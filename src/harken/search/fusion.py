@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from itertools import repeat
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -158,9 +157,10 @@ def features_of(known: Evidence, entry_ids: Sequence[int]) -> tuple[Floats, Floa
 
 def standardized(features: Floats) -> Floats:
     """Each feature as its distance from the candidates' mean in standard deviations, at most 3 either way."""
-    deviation = features.std(axis=0)
-    scaled = (features - features.mean(axis=0)) / np.where(deviation > 1e-9, deviation, 1.0)
-    clipped: Floats = np.clip(scaled, -_MOST_DEVIATIONS, _MOST_DEVIATIONS)
+    scaled = features - features.mean(axis=0)
+    deviation = np.sqrt((scaled * scaled).mean(axis=0))
+    scaled /= np.where(deviation > 1e-9, deviation, 1.0)
+    clipped: Floats = np.minimum(np.maximum(scaled, -_MOST_DEVIATIONS), _MOST_DEVIATIONS)
     return clipped
 
 
@@ -170,15 +170,15 @@ def weights_for(lengths: Floats, weights: FusionWeights) -> Floats:
     return short * weights.short + (1.0 - short) * weights.long
 
 
-def learned_scores(known: Evidence, entry_ids: Sequence[int]) -> dict[int, Share]:
-    """Score candidates, 0 to 1."""
+def learned_scores(known: Evidence, entry_ids: Sequence[int]) -> Learned:
+    """Score candidates."""
     if not entry_ids:
-        return {}
+        return NOTHING_LEARNED
     features, lengths = features_of(known, entry_ids)
     places = standardized(features)
     shares = places * weights_for(lengths, fusion_weights())
     scores = 1.0 / (1.0 + np.exp(-shares.sum(axis=1)))
-    return dict(zip(entry_ids, map(Share, scores.tolist(), shares, places), strict=True))
+    return Learned(dict(zip(entry_ids, scores.tolist(), strict=True)), shares, places)
 
 
 def placed(scores: Mapping[int, float], fused: Mapping[int, float], others: Sequence[int]) -> dict[int, float]:
@@ -192,29 +192,35 @@ def placed(scores: Mapping[int, float], fused: Mapping[int, float], others: Sequ
     }
 
 
-class Share(NamedTuple):
-    """What a candidate scores, 0 to 1.
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """What learned fusion makes of candidates.
 
     Attributes:
-        of: what each feature adds, `(features,)` float64.
-        places: where the candidate stands among the others by each feature, likewise, in standard deviations.
+        scores: what each scores, 0 to 1.
+        shares: what each feature adds, `(candidates, features)` float64, in the order of the scores.
+        places: where each stands among the others by each feature, likewise, in standard deviations.
     """
 
-    score: float
-    of: Floats
+    scores: dict[int, float]
+    shares: Floats
     places: Floats
 
-    def reasons(self, most: int = 4) -> list[Reason]:
-        """The features that say most, first what says the most."""
-        added = self.of.tolist()
+    def reasons(self, entry_id: int, most: int = 4) -> list[Reason]:
+        """The features that say most of a candidate, first what says the most; of one without a score, none."""
+        if entry_id not in self.scores:
+            return []
+        row = list(self.scores).index(entry_id)
+        added, places = self.shares[row].tolist(), self.places[row].tolist()
         found = []
         for index in sorted(range(len(added)), key=lambda index: -abs(added[index]))[:most]:
             name, (more, less) = _TOLD[index]
             if added[index]:
-                found.append(Reason(name, added[index], more if self.places[index] > 0 else less, is_added=True))
+                found.append(Reason(name, added[index], more if places[index] > 0 else less, is_added=True))
         return found
 
 
+NOTHING_LEARNED = Learned({}, np.empty((0, len(FEATURES))), np.empty((0, len(FEATURES))))
 _TOLD = tuple(FEATURES.items())
 _ALONE = Neighbours()
 _WHEN = re.compile(

@@ -42,19 +42,20 @@ def test_the_weights_name_each_feature_once_and_say_where_they_are_from() -> Non
 
 
 def test_among_equals_all_score_alike() -> None:
-    scores = {share.score for share in learned_scores(known_of("roses", ROSES, ROSES, ROSES), [1, 2, 3]).values()}
-    assert scores == {0.5}
-    assert learned_scores(known_of("roses"), []) == {}
+    learned = learned_scores(known_of("roses", ROSES, ROSES, ROSES), [1, 2, 3])
+    assert learned.scores == {1: 0.5, 2: 0.5, 3: 0.5}
+    assert learned_scores(known_of("roses"), []).scores == {}
 
 
 def test_what_answers_when_says_when() -> None:
     known = known_of("When did we plant roses?", "We planted roses in the garden with Priya", ROSES)
     assert column(known, "when_dated") == [0.0, 1.0]
     assert column(known_of("Did we plant roses?", "We planted roses", ROSES), "when_dated") == [0.0, 0.0]
-    shares = learned_scores(known, [1, 2])
-    assert shares[2].score > 0.5 > shares[1].score
-    assert "says when, as is asked" in [reason.note for reason in shares[2].reasons()]
-    assert "does not say when, as is asked" in [reason.note for reason in shares[1].reasons()]
+    learned = learned_scores(known, [1, 2])
+    assert learned.scores[2] > 0.5 > learned.scores[1]
+    assert "says when, as is asked" in [reason.note for reason in learned.reasons(2)]
+    assert "does not say when, as is asked" in [reason.note for reason in learned.reasons(1)]
+    assert learned.reasons(3) == []
 
 
 def test_the_day_that_is_asked_about() -> None:
@@ -93,8 +94,9 @@ def test_standardized_features_stand_around_nothing_within_three_deviations(rows
 
 
 def test_all_shares_make_the_score() -> None:
-    for share in learned_scores(known_of("When did Priya plant?", ROSES, "Hi! Who is it?", "No."), [1, 2, 3]).values():
-        assert share.score == pytest.approx(1 / (1 + np.exp(-share.of.sum())))
-        assert [abs(reason.value) for reason in share.reasons(50)] == sorted(
-            (abs(value) for value in share.of.tolist() if value), reverse=True
+    learned = learned_scores(known_of("When did Priya plant?", ROSES, "Hi! Who is it?", "No."), [1, 2, 3])
+    for (entry_id, score), shares in zip(learned.scores.items(), learned.shares, strict=True):
+        assert score == pytest.approx(1 / (1 + np.exp(-shares.sum())))
+        assert [abs(reason.value) for reason in learned.reasons(entry_id, 50)] == sorted(
+            (abs(value) for value in shares.tolist() if value), reverse=True
         )
