@@ -22,7 +22,7 @@ import pytest
 from command_line import TIMEOUT_SECONDS, CommandLine
 from harken.config.sections import OidcConfig
 from harken.errors import ConfigError
-from harken.serve.viewer.oidc import oidc_login
+from harken.serve.team.oidc import oidc_login
 
 if find_spec("authlib") is None or find_spec("oidc_provider_mock") is None:
     pytest.skip("needs harken[oidc] and oidc-provider-mock", allow_module_level=True)

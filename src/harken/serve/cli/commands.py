@@ -12,8 +12,8 @@ import click
 
 from harken.model.arguments import ArgumentField, arguments_of
 from harken.serve.cli.session import CommandSession, json_option, print_json
+from harken.serve.daemon.remote import ask_daemon, print_recorded
 from harken.serve.operations.operation import AnyOperation, Caller
-from harken.serve.operations.remote import ask_daemon, print_recorded
 
 
 def command_of(operation: AnyOperation) -> click.Command:

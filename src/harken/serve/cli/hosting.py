@@ -64,8 +64,8 @@ def serve_team(session: CommandSession, given: Mapping[str, Any], wait_seconds: 
     try:
         from harken.serve.http.hosting import TeamHost
         from harken.serve.http.team import TeamServer, make_team_app
+        from harken.serve.team.oidc import oidc_login
         from harken.serve.team.pages import Login
-        from harken.serve.viewer.oidc import oidc_login
     except ModuleNotFoundError as error:
         raise MissingExtraError("A team's server", "server") from error
 

@@ -86,7 +86,7 @@ _COMMANDS = {
         "install": "Put memory into a coding agent's settings: hooks, where it has them, and the MCP server.",
         "setup": "Find the agents and histories of this machine, import, install, choose a model: each is asked first.",
     },
-    "cli.team": {
+    "team.commands": {
         "erase": "Erase a person for good: their keys, their words in every space, and their name.",
         "group": "Groups that spaces can be granted to; everybody is in the group `everyone`.",
         "key": "Keys, by which a server knows who asks.",

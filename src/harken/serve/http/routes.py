@@ -27,6 +27,7 @@ from harken.engine import Harken
 from harken.errors import HarkenError, sentence_of
 from harken.log import Log
 from harken.providers.priority import FOREGROUND
+from harken.serve.daemon.remote import COMMAND_ROUTE, answer_command
 from harken.serve.daemon.run import Daemon
 from harken.serve.daemon.wire import (
     LINES,
@@ -42,7 +43,6 @@ from harken.serve.http.guard import REMOTE, caller_of, error_response, status_of
 from harken.serve.http.openapi import openapi
 from harken.serve.operations.operation import AnyOperation, Caller
 from harken.serve.operations.registry import operation_of
-from harken.serve.operations.remote import COMMAND_ROUTE, answer_command
 from harken.serve.viewer import entrance
 
 _log = Log(__name__)
