@@ -27,6 +27,7 @@ from harken.engine.archive import Archive
 from harken.engine.maintenance import Maintenance
 from harken.engine.runtime_settings import RunTimeSettings
 from harken.errors import UsageError
+from harken.jobs.webhooks import Webhooks
 from harken.jobs.workers import Background
 from harken.journal.journal import Replayed
 from harken.record.core_memory import CoreMemory
@@ -62,6 +63,7 @@ PARTS: dict[str, type] = {
     "memories": Memories,
     "rules": Rules,
     "topics": Topics,
+    "webhooks": Webhooks,
     "run_time": RunTimeSettings,
     "sources": SourceSearcher,
     "tasks": Tasks,

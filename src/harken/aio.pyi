@@ -9,7 +9,8 @@ from typing import Any, BinaryIO, Self, TypeVar
 from harken.bench.bench import MineReport
 from harken.chat.details import DetailsPage
 from harken.chat.rounds import Listen
-from harken.chat.tasks import Answer, TaskRun, TaskState
+from harken.chat.tasks import Answer as TasksAnswer
+from harken.chat.tasks import TaskRun, TaskState
 from harken.chat.turn import Turn
 from harken.config.settings import LoadedSettings, Settings, SettingValue
 from harken.context.builder import ContextSession
@@ -23,7 +24,9 @@ from harken.engine.parts import Parts
 from harken.importers.importer import ImportReport
 from harken.importers.importer import Progress as ImporterProgress
 from harken.importers.parsed import TranscriptFormat
-from harken.jobs.job import SwitchedWork, Worker
+from harken.jobs.job import AnyWork, Worker
+from harken.jobs.post import Answer
+from harken.jobs.webhooks import DeliverWork
 from harken.jobs.workers import VectorsBySource, WorkerReport
 from harken.journal.export import Exported
 from harken.journal.journal import Replayed
@@ -54,6 +57,7 @@ from harken.model.lookups import (
     Surroundings,
 )
 from harken.model.marks import Verdict
+from harken.model.webhooks import Delivery, Webhook
 from harken.model.workspace import Commit
 from harken.providers.embedder import Embedder, Reranker
 from harken.record.doctor import Finding
@@ -134,7 +138,7 @@ class AsyncBackground:
     async def is_summarizing(self) -> bool: ...
     async def vectors(self) -> VectorsBySource: ...
     async def has(self, name: str) -> bool: ...
-    async def work_of(self, name: str) -> SwitchedWork: ...
+    async def work_of(self, name: str) -> AnyWork: ...
 
 class AsyncBench:
     async def mine(
@@ -438,6 +442,19 @@ class AsyncTopics:
         newest: int | None = ...,
     ) -> Sequence[DigestTopic]: ...
 
+class AsyncWebhooks:
+    async def add(self, url: str, events: Sequence[str] = ..., allow_http: bool = ...) -> tuple[Webhook, str]: ...
+    async def all(self) -> list[Webhook]: ...
+    async def find(self, beginning: str) -> Webhook: ...
+    async def remove(self, beginning: str) -> str: ...
+    async def resume(self, beginning: str) -> tuple[Webhook, int]: ...
+    async def test(self, beginning: str) -> tuple[Webhook, Answer]: ...
+    async def deliveries(
+        self, beginning: str | None = ..., state: str | None = ..., limit: int = ...
+    ) -> list[Delivery]: ...
+    async def work(self) -> DeliverWork: ...
+    async def deliver(self) -> int: ...
+
 class AsyncRunTimeSettings:
     async def load(self) -> LoadedSettings: ...
     async def refresh(self) -> bool: ...
@@ -496,7 +513,7 @@ class AsyncTasks:
         self,
         name: str,
         message: str,
-        answer: Answer | None = ...,
+        answer: TasksAnswer | None = ...,
         deliver: str | None = ...,
         *,
         system: str = ...,
@@ -533,6 +550,7 @@ class AsyncHarken:
     memories: AsyncMemories
     rules: AsyncRules
     topics: AsyncTopics
+    webhooks: AsyncWebhooks
     run_time: AsyncRunTimeSettings
     sources: AsyncSourceSearcher
     tasks: AsyncTasks
@@ -571,7 +589,7 @@ class AsyncHarken:
     ) -> None: ...
     async def new_segment(self, conversation: str, *, channel: str = ...) -> Segment: ...
     async def run_task(
-        self, name: str, message: str, answer: Answer | None = ..., deliver: str | None = ..., *, system: str = ...
+        self, name: str, message: str, answer: TasksAnswer | None = ..., deliver: str | None = ..., *, system: str = ...
     ) -> TaskRun: ...
     async def transcript_formats(self) -> dict[str, TranscriptFormat]: ...
     async def import_transcripts(
