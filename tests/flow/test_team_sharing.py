@@ -14,6 +14,7 @@ from sqlalchemy import URL
 
 from harken.errors import KeyRefusedError, NotFoundError, ScopeError, UsageError
 from harken.model.conversations import Trust
+from harken.model.experiences import RootCause
 from harken.model.team import Access, KeyScope, PrincipalKind
 from postgres_server import PostgresServer
 from teams import Crew, crew
@@ -104,6 +105,31 @@ def test_whole_conversations_memories_and_experiences_are_shared(team: Crew) -> 
     active = bob.experiences.list()[0]
     with pytest.raises(UsageError, match="open"):
         team.team.share(team.speaker("bob"), active.uid, "common")
+    cause = RootCause("wrong-assumption", "the valve was blamed unseen")
+    bob.experiences.resolve(
+        "falsified", "It drips on; the pipe leaks.", surprise="the valve was tight", root_cause=cause
+    )
+    copy = team.team.share(team.speaker("bob"), active.uid, "common")
+    shown = team.memory("carol").experiences.show(copy)
+    assert "said by bob, shared by bob" in shown.agent
+    assert [one.uid for one in team.memory("carol").experiences.list()] == [copy]
+    with pytest.raises(NotFoundError):
+        team.memory("carol").experiences.forget(copy)
+    warned = team.memory("carol").get_premortem_context("debugging")
+    assert "*From: space common, said by bob" in warned.markdown
+    assert [record.uid for record in team.memory("carol").sources.records([("experience", copy)])] == [copy]
+
+
+def test_indexed_documents_of_a_shared_space_are_found_by_its_readers(team: Crew, tmp_path: Path) -> None:
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "well.md").write_text("# Well\n\nThe village well is forty metres deep.\n", encoding="utf-8")
+    team.memory("bob", "common").documents.index(tmp_path / "notes")
+    carol = team.memory("carol")
+    assembled = carol.assemble_context("how deep is the village well", ["documents"])
+    assert "forty metres" in assembled.markdown
+    assert "*From: space common" in assembled.markdown
+    assert carol.documents.search("village well").hits == (), "an index is of the space at hand"
+    assert "forty" in team.memory("carol", "common").documents.search("village well").items[0].content
 
 
 def test_nobody_shares_what_they_may_not_read_or_where_they_may_not_write(team: Crew) -> None:

@@ -280,3 +280,14 @@ def test_the_use_of_a_key_is_noted_once_a_minute(tmp_path: Path, shared_database
         with Team(tmp_path, settings=settings, env={}) as team:
             moments.append(team.list_keys(team.operator(), "alice")[0].last_used)
     assert moments == [clock[0], clock[0], clock[0] + timedelta(seconds=90)]
+
+
+def test_spaces_that_nobody_asks_for_are_let_go_and_opened_again(team: Crew, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = team.memory("bob")
+    held.record_message("ops", "user", SECRET)
+    monkeypatch.setattr("harken.engine.team._IDLE_SECONDS", -1.0)
+    monkeypatch.setattr("harken.engine.team._LOOKED_EVERY_SECONDS", -1.0)
+    team.memory("alice")
+    assert list(team.team._spaces) == [f"{team.speaker('alice').own.tenant}"]
+    assert [hit.entry.text for hit in held.search("staging password").hits] == [SECRET], "whoever has one goes on"
+    assert [hit.entry.text for hit in team.memory("bob").search("staging password").hits] == [SECRET]

@@ -232,21 +232,21 @@ class Parts:
         """Units of code, indexed and searched."""
         from harken.sources.workspace.code import CodeIndex
 
-        return CodeIndex(self.recorder, self._searcher.search)
+        return CodeIndex(self.recorder, self._search_indexed)
 
     @lazy_part
     def commits(self) -> CommitIndex:
         """The history of repositories, indexed and searched."""
         from harken.sources.workspace.commits import CommitIndex
 
-        return CommitIndex(self.recorder, self._searcher.search)
+        return CommitIndex(self.recorder, self._search_indexed)
 
     @lazy_part
     def documents(self) -> DocumentIndex:
         """Passages of documents, indexed and searched."""
         from harken.sources.workspace.documents import DocumentIndex
 
-        return DocumentIndex(self.recorder, self._searcher.search)
+        return DocumentIndex(self.recorder, self._search_indexed)
 
     @lazy_part
     def sources(self) -> SourceSearcher:
@@ -321,6 +321,10 @@ class Parts:
         held = {} if threshold is None else {"relevance_threshold": threshold}
         with self._searcher.sessions.open(self._seen_from(directory, conversation), **held) as session:
             return self._searcher.search(query, scope, limit, mode, rerank, session)
+
+    def _search_indexed(self, query: str, scope: SearchScope, limit: int, mode: str) -> SearchResult:
+        """What an index of the workspace searches, whose rows it has itself."""
+        return self._searcher.search(query, scope, limit, mode)
 
     def _seen_from(self, directory: str | Path | None, conversation: str | None) -> ProjectScope:
         """What is seen of other projects from a directory, or a conversation's project; of nowhere, everything."""

@@ -113,7 +113,7 @@ class Sharing:
                 author = authors.get((named.space.id, message.uid))
                 said_by = author.origin.principal if author else whose
                 found.append(RecordOrigin(target.id, copy.uid, MESSAGE, said_by, moment, *shared, message.uid))
-            note_origins(tx.connection, target.team, found)
+            note_origins(tx, target.team, found)
 
         conversation = NewConversation(
             head.channel, f"shared-{token_hex(8)}", head.title, head.project, messages[0].created_at
@@ -138,7 +138,7 @@ class Sharing:
                 for event in events
                 if isinstance(event, SavedRecord)
             ]
-            note_origins(tx.connection, target.team, found)
+            note_origins(tx, target.team, found)
 
         recorder = self._recorder(target, note)
         copy = SavedRecord(named.kind, recorder.new_uid(), self.now(), fields, kept.project)

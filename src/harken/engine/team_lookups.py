@@ -193,7 +193,26 @@ class TeamExperiences(Experiences):
 
     def show(self, uid: str) -> Experience:
         """See `Experiences.show`."""
-        return self.reach.first(lambda: Experiences.show(self, uid), lambda there: there.experiences.show(uid))[1]
+        return self._told([self.reach.first(lambda: Experiences.show(self, uid), lambda it: it.experiences.show(uid))])[
+            0
+        ]
+
+    def list(self, limit: int = 20, **wanted: Any) -> Sequence[Experience]:
+        """See `Experiences.list`."""
+        answers = self.reach.every(
+            lambda: Experiences.list(self, limit, **wanted), lambda there: there.experiences.list(limit, **wanted)
+        )
+        every = ((space, one) for space, some in answers for one in some)
+        found = _once(every, lambda one: (one.created_at, one.goal, one.hypothesis))
+        return self._told(sorted(found, key=lambda each: each[1].created_at, reverse=True)[:limit])
+
+    def _told(self, found: Sequence[tuple[str, Experience]]) -> Sequence[Experience]:
+        """Experiences, each with its agent; of another person's, with where it stands as well."""
+        origins = self.reach.whose([(space, (one.uid,)) for space, one in found])
+        return [
+            one if origin is None else replace(one, agent=f"{one.agent}, {origin.label}")
+            for (_, one), origin in zip(found, origins, strict=True)
+        ]
 
     def forget(self, uid: str) -> str:
         """See `Experiences.forget`."""

@@ -94,7 +94,7 @@ class Seat:
             if (written := _written(event))
             for uid, kind, at in [written]
         ]
-        note_origins(tx.connection, self.space.team, found)
+        note_origins(tx, self.space.team, found)
 
 
 def _written(event: Event) -> tuple[str, str, datetime] | None:
@@ -184,6 +184,9 @@ class TeamMemory(Harken):
     def _search_here(self, query: str, scope: SearchScope, limit: int, mode: str, **seen: Any) -> SearchResult:
         with self._searcher.sessions.open(self._seen_from(seen.get("directory"), seen.get("conversation"))) as session:
             return self._searcher.here(query, scope, limit, mode, None, session)
+
+    def _search_indexed(self, query: str, scope: SearchScope, limit: int, mode: str) -> SearchResult:
+        return self._search_here(query, scope, limit, mode)
 
     @lazy_part
     def experiences(self) -> Experiences:

@@ -56,6 +56,12 @@ class Provenance:
         shared = {"shared": self._sharing.removeprefix(", shared ")} if self._sharing else {}
         return {"space": self.space, **said, **shared}
 
+    @classmethod
+    def of(cls, view: ProvenanceView) -> Provenance:
+        """Return the provenance of another's words that a view tells."""
+        on = datetime.fromisoformat(view["shared_on"]) if view["shared_on"] else None
+        return cls(view["space"], view["by"] or "", shared_by=view["shared_by"] or "", shared_on=on)
+
     def view(self) -> ProvenanceView:
         """Return it as JSON."""
         on = self.shared_on.isoformat() if self.shared_on else None

@@ -33,7 +33,7 @@ def command_of(operation: AnyOperation) -> click.Command:
                 here = Path.cwd()
             except FileNotFoundError:
                 here = None
-            with session.engine() as harken:
+            with session.engine(operation.scope) as harken:
                 caller = Caller(here, is_owner=True, talk=session.talk)
                 found = operation.run(harken, operation.arguments(**given), caller)
         if as_json:

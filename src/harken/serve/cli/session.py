@@ -81,13 +81,19 @@ class CommandSession:
         return PlainConsole(stderr=True, highlight=False, soft_wrap=True)
 
     @contextmanager
-    def engine(self) -> Iterator[Harken]:
-        """The open store; what its journal has and its database lacks is brought in first, with a word about it."""
+    def engine(self, scope: str = "") -> Iterator[Harken]:
+        """The open store; what its journal has and its database lacks is brought in first, with a word about it.
+
+        Of a team, the memory as whoever asks may see it, if their key has the scope.
+        """
         if self.opened is not None:
             yield self.opened
             return
         if self.is_of_team:
+            from harken.model.team import KeyScope
+
             with self.team() as (team, speaker):
+                speaker.require(*([KeyScope.of(scope)] if scope else []))
                 yield team.memory(speaker, self.space)
             return
         from harken.engine import Harken

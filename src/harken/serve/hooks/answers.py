@@ -18,6 +18,7 @@ from harken.log import Log
 from harken.model.conversations import EMPTY, SavedRecord, Trust
 from harken.model.experience_texts import experience_markdown, value_markdown
 from harken.model.experiences import EXPERIENCE, read_experience, read_value
+from harken.model.provenance import Provenance
 from harken.record.ids import conversation_uid
 from harken.serve.daemon.spool import Transcript, put
 from harken.serve.hooks.events import (
@@ -260,13 +261,13 @@ def premortem_quotes(harken: Harken, failure: CheckFailure, directory: str | Non
     items = harken.assembler.get_premortem_context(
         domain, strategy, _LIMIT, about=failure.words, directory=directory
     ).items
-    others = {item.metadata["id"]: item.metadata.get(OTHER_PROJECT, "") for item in items}
+    facts = {item.metadata["id"]: item.metadata for item in items}
     # A record stands once, whichever parts of the premortem it is in.
     records = harken.sources.records((item.source, item.metadata["id"]) for item in items)
-    return [_failure_quote(record, others[record.uid]) for record in records[:_EXPERIENCES_SHOWN]]
+    return [_failure_quote(record, facts[record.uid]) for record in records[:_EXPERIENCES_SHOWN]]
 
 
-def _failure_quote(record: SavedRecord, project: str) -> Quote:
+def _failure_quote(record: SavedRecord, facts: Mapping[str, Any]) -> Quote:
     """All that a record tells, root cause included; cut in each of its lines, for what a warning is about ends it."""
     is_experience = record.source == EXPERIENCE
     told = (
@@ -276,4 +277,8 @@ def _failure_quote(record: SavedRecord, project: str) -> Quote:
     )
     text = "\n".join(tokens.clip(line, _LINE_TOKENS) for line in told.split("\n"))
     trust = (record.fields or {}).get("trust", Trust.AGENT.value)
-    return Quote(text, record.source, record.uid, "", record.at, trust, project=project, why=_LIKE_THE_FAILURE)
+    origin, project = facts.get("origin"), facts.get(OTHER_PROJECT, "")
+    whose = Provenance.of(origin) if origin else None
+    trust = Trust.IMPORTED.value if whose and trust in (Trust.OWNER, Trust.AGENT) else trust
+    named: dict[str, Any] = {"project": project, "why": _LIKE_THE_FAILURE, "origin": whose}
+    return Quote(text, record.source, record.uid, "", record.at, trust, **named)

@@ -204,6 +204,8 @@ def _forget(harken: Harken, wanted: ForgetArguments, _caller: Caller) -> ForgetA
         doomed = harken.maintenance.plan_forget(**kinds)
         if wanted.confirm and not harken.maintenance.forget(doomed).scrubbed:
             note = "Freed space may still hold the words, for another process is reading. Later run: harken doctor"
+        if doomed.copies:
+            note = f"{note} {counted(len(doomed.copies), 'shared copy', 'shared copies')} with it."
         ids = list(wanted.ids)
         return ForgetAnswer(done=wanted.confirm, ids=ids, messages=doomed.messages, note=note, matches=[])
     whole: dict[str, Callable[[str], str]] = {

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ARRAY, Connection, Text, and_, any_, bindparam, or_, select
+from sqlalchemy import ARRAY, Text, and_, any_, bindparam, or_, select
 from sqlalchemy.dialects.postgresql import insert
 
-from harken.storage.ports import batches
+from harken.storage.ports import Transaction, batches
 from harken.storage.team.tables import TeamTransaction, origins, principals
 
 
@@ -42,24 +42,15 @@ def read_origin(row: Any) -> RecordOrigin:
     return RecordOrigin(*facts)
 
 
-def note_origins(connection: Connection, team: str, found: Iterable[RecordOrigin]) -> None:
+def note_origins(tx: Transaction, team: str, found: Iterable[RecordOrigin]) -> None:
     """Note who has written records, in the transaction that writes them; who did before is noted already."""
-    rows = [
-        {
-            "team": team,
-            "space": one.space,
-            "uid": one.uid,
-            "kind": one.kind,
-            "principal": one.principal,
-            "at": one.at,
-            "sharer": one.sharer,
-            "source_space": one.source_space,
-            "source_uid": one.source_uid,
-        }
-        for one in found
-    ]
-    for batch in batches(rows, 1000):
-        connection.execute(insert(origins).values(batch).on_conflict_do_nothing())
+    rows = [{"team": team, **{name: getattr(one, name) for name in _COLUMNS}} for one in found]
+    tx.dialect.execute_each(tx.connection, _NOTED, rows)
+
+
+_COLUMNS = tuple(column.name for column in origins.columns if column.name != "team")
+# Made once: it runs with everything that is recorded in a shared space.
+_NOTED = insert(origins).on_conflict_do_nothing()
 
 
 @dataclass(frozen=True, slots=True)
