@@ -38,7 +38,7 @@ check: $(READY)  ## Format, lint, types, import contracts, the house
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/mypy src/harken/aio.py  # whose types others take from aio.pyi
+	$(BIN)/mypy src/harken/aio.py src/harken/client.py  # whose types others take from their .pyi
 	$(BIN)/lint-imports
 	$(BIN)/python tools/check_house.py
 
@@ -52,6 +52,7 @@ bench-peers: $(READY) ## Measure other memories beside Harken; fetches some 4 GB
 
 format: $(READY) ## Format and repair what can be repaired
 	$(BIN)/python tools/async_stub.py
+	$(BIN)/python tools/clients.py
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 

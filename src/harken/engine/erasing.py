@@ -23,6 +23,7 @@ from harken.storage.state import drop_everything
 from harken.storage.team import people
 from harken.storage.team.keys import drop_keys, end_keys
 from harken.storage.team.origins import RecordOrigin, brought_by, drop_origins, let_go
+from harken.storage.team.requests import drop_requests
 from harken.storage.team.spaces import drop_grants_of, drop_space, list_spaces
 
 if TYPE_CHECKING:
@@ -147,6 +148,7 @@ class Erasing:
                 drop_space(tx, space.id)
             drop_grants_of(tx, principal.id)
             drop_keys(tx, principal.id)
+            drop_requests(tx, principal.id)
             let_go(tx, principal.id)
             people.drop_principal(tx, principal.id)
         return Erased(principal.name, len(private), count)

@@ -45,6 +45,11 @@ class Metrics:
             self._requests.labels(verb, via, str(status)).inc()
             self._seconds.labels(verb).observe(seconds)
 
+    def refused(self, status: int) -> None:
+        """A request was refused before anybody looked at what it asks for."""
+        if self._registry is not None:
+            self._requests.labels("", "http", str(status)).inc()
+
     def text(self) -> tuple[bytes, str]:
         """All of it in the format of Prometheus, and that format's name.
 

@@ -186,6 +186,7 @@ class _Keyed:
         """Answer, or say why not."""
         found = await self._server.admitted(scope)
         if isinstance(found, Problem):
+            self._server.metrics.refused(found.status)
             await found.response()(scope, receive, send)
             return
         scope = {**scope, _SPEAKER: found[0]}

@@ -23,8 +23,8 @@ from harken.serve.team.verbs import TeamMember
 
 _log = Log(__name__)
 _MOST_IDS, _MOST_KEY_CHARS = 100, 255
-# Whoever sends a sentence in place of an id finds none of it in the audit.
-_ID = re.compile(r"[0-9a-f][0-9a-f-]{5,63}|[a-z_]{1,20}-[0-9a-f]{6,40}")
+# Whoever sends a sentence in place of an id, or a number that is their secret, finds nothing of it in the audit.
+_ID = re.compile(r"(?=.*[a-f])[0-9a-f][0-9a-f-]{5,63}")
 _KEY = re.compile(rf"[!-~]{{1,{_MOST_KEY_CHARS}}}")
 _NAMED = ("id", "ids", "on", "conversation_id", "exchange_id")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -72,14 +73,15 @@ def make_team_pages(
         may_try: whether whoever has shown a wrong key may try another one.
         logins: ways to sign in beside a key.
     """
-    jobs = PageJobs()
+    # Nobody learns what others have begun.
+    jobs: defaultdict[str, PageJobs] = defaultdict(PageJobs)
     environment = make_environment(PREFIX, MENU)
     environment.globals["sign_out"] = SIGN_OUT
 
     def asked(request: Request) -> PageRequest:
         speaker = sessions.speaker(cookie_of(request.headers) or "")
         member = _SignedInMember(calls, speaker)
-        return request_of(calls.team.memory(speaker), request, jobs, member)
+        return request_of(calls.team.memory(speaker), request, jobs[speaker.principal.id], member)
 
     def page(message: str = "", status: int = 200) -> Response:
         links = [(login.name, login.routes[0].path) for login in logins]

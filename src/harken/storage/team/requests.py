@@ -123,6 +123,11 @@ def remove_old(tx: TeamTransaction, audited_since: datetime, kept_since: datetim
     tx.delete(requests, requests.c.at < kept_since)
 
 
+def drop_requests(tx: TeamTransaction, principal: str) -> None:
+    """Remove the answers kept for a principal: their own names for requests may be anything."""
+    tx.delete(requests, requests.c.principal == principal)
+
+
 def check_schema(control: ControlTables) -> str:
     """What is wrong with the server's schema, in a sentence; empty where nothing is.
 
