@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import psycopg
@@ -10,7 +11,7 @@ import pytest
 from sqlalchemy import URL
 
 from harken.engine.members import hash_of
-from harken.model.team import Access
+from harken.model.team import Access, AuditEntry
 from harken.storage.migrations import HEAD
 from harken.storage.postgres.store import migrate
 from harken.storage.team.tables import TEAM_TABLES
@@ -34,6 +35,11 @@ def database(postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory)
                 team.team.put_group(team.speaker("alice"), "growers", add=["bob"])
                 team.team.grant(team.speaker("alice"), "farm", "growers", Access.READ)
                 team.memory("alice", "farm").record_message("pumps", "user", f"The {name} pump leaks.")
+                alice = team.speaker("alice")
+                with team.team.requests.once(alice, "first", "digest") as claim:
+                    claim.keep({"done": True})
+                asked = alice.principal.id, None, None, "search", "http", 200
+                team.team.requests.note(AuditEntry(datetime.now(UTC), name, *asked), at_once=True)
                 keys[name] = team.keys["alice"]
         yield login, keys
 
