@@ -191,7 +191,7 @@ class Operation(Generic[Wanted, Found]):
         arguments: a dataclass; see `harken.model.arguments`.
         answer: the TypedDict that `view` gives; `NoneType` where MCP and HTTP do not offer it.
         view: the answer as JSON, for MCP and HTTP; the record's own unless given.
-        scope: the `KeyScope` that a team's key has to have; empty of any key.
+        scope: the `KeyScope` that a team's key has to have, or several with blanks between; empty of any key.
         is_idempotent: whether a second call with the same arguments changes nothing.
         is_long: whether it reports progress.
         command: the words of its command, where they are not those of its name.
