@@ -84,7 +84,7 @@ class CommandSession:
     def engine(self, scope: str = "") -> Iterator[Harken]:
         """The open store; what its journal has and its database lacks is brought in first, with a word about it.
 
-        Of a team, the memory as whoever asks may see it, if their key has the scope.
+        Of a team, the memory as whoever asks may see it, if their key has the scope, or several with blanks between.
         """
         if self.opened is not None:
             yield self.opened
@@ -93,7 +93,7 @@ class CommandSession:
             from harken.model.team import KeyScope
 
             with self.team() as (team, speaker):
-                speaker.require(*([KeyScope.of(scope)] if scope else []))
+                speaker.require(*map(KeyScope.of, scope.split()))
                 yield team.memory(speaker, self.space)
             return
         from harken.engine import Harken
