@@ -44,7 +44,7 @@ WAYS: dict[str, dict[str, Any]] = {
 _MS = 1000
 CALIBRATED = {"small talk": prompts.SMALL_TALK, "off topic": prompts.OFF_TOPIC}
 HELD_OUT = {"small talk": heldout.SMALL_TALK, "off topic": heldout.OFF_TOPIC}
-UNSEEN = Path(__file__).with_name("unasked_held_out.toml")
+UNSEEN = sorted(Path(__file__).parent.glob("unasked_held_out*.toml"))
 
 
 @dataclass
@@ -176,9 +176,10 @@ def _unasked(harken: Harken, sessions: dict[str, ContextSession], way: str) -> I
             yield _injected(harken, quoted, way, f"{kind}, held-out list, held-out conversations", HELD_OUT[kind])
             yield _injected(harken, quoted, way, f"{kind}, later list, held-out conversations", heldout.LATER[kind])
     yield _injected(harken, list(sessions.values()), way, "small talk, last list", heldout.LAST)
-    for kind, asked_in in tomllib.loads(UNSEEN.read_text("utf-8")).items():
-        for language, asked in asked_in.items():
-            yield _injected(harken, list(sessions.values()), way, f"{kind}, held out, {language}", asked)
+    for path in UNSEEN:
+        for kind, asked_in in tomllib.loads(path.read_text("utf-8")).items():
+            for language, asked in asked_in.items():
+                yield _injected(harken, list(sessions.values()), way, f"{kind}, {path.stem}, {language}", asked)
 
 
 def _injected(

@@ -19,7 +19,7 @@ from harken.search.candidates import Candidates, pass_strictly
 from harken.search.newest import corrects
 from harken.search.places import Placed, best_of, place_exchanges, rank_conversations
 from harken.search.query import Query, asks_nothing, parse_query
-from harken.search.relevance import Gate, RareWords, is_talk
+from harken.search.relevance import Gate, RareWords, for_general, is_talk
 from harken.search.retrieval_log import RetrievalLog
 from harken.search.session import QueryVector, SearchSession, SearchSessions, attempted
 from harken.search.spread import Several
@@ -246,6 +246,7 @@ class _PastSearch:
         with self._by_meaning():
             if self.asked is not None:
                 is_small = is_talk(session, everywhere.query, self.asked, everywhere.similarity, gate)
+                gate = for_general(session, self.asked, gate)
         if is_small:
             self.notes = [_NOTHING_ASKED]
             return ()
@@ -265,7 +266,7 @@ class _PastSearch:
             passed = {everywhere.facts[entry_id].conversation_id for entry_id in passing}
             chosen = [row for row in shortlist if row in passed][: config.conversation_limit]
         lowered = _WITHIN if config.min_similarity is None else 0.0
-        scores, gate = {row: ranked[row] for row in chosen}, replace(gate, raised=-lowered)
+        scores, gate = {row: ranked[row] for row in chosen}, replace(gate, raised=-lowered, general=0.0)
         return self._inside(scores, everywhere, gate, rare_in, config, others) if chosen else ()
 
     def _inside(

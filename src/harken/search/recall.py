@@ -12,7 +12,7 @@ from harken.search.asked import objected
 from harken.search.candidates import Candidates
 from harken.search.newest import MARK, is_said_before, newest_first
 from harken.search.query import Query, asks_nothing, parse_query
-from harken.search.relevance import Gate, RareWords, is_talk
+from harken.search.relevance import Gate, RareWords, for_general, is_talk
 from harken.search.session import Guess, QueryVector, SearchSession, SearchSessions, attempted
 from harken.search.spread import Several
 from harken.search.union import hits_told_apart
@@ -232,7 +232,7 @@ class _SegmentSearch:
         own, config = self.config.relevance_threshold, self.session.config
         gate = Gate.of(asked, config.relevance_threshold if own is None else own, config)
         # A threshold that somebody has set is kept to the letter.
-        self.gate = self.rare.raise_for_unsaid(gate)
+        self.gate = for_general(self.session, asked, self.rare.raise_for_unsaid(gate))
 
     def _passing(self, found: Candidates, seen: set[int], most: int) -> dict[int, Reason]:
         """Those that may come back, each with the reason."""

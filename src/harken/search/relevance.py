@@ -19,7 +19,11 @@ _MOST_TERMS = 12
 _LEEWAY = 0.08
 # What a query asks of in words that nobody has said is less likely to have been talked about: so much more similarity
 # is asked for where none of its telling words was said, in proportion where some were.
-_FOR_UNSAID = 0.12
+_FOR_UNSAID = 0.06
+# What resembles small talk, or questions that the world answers ("how is paper made?"), is as near to what was said of
+# such things as real questions are to their answers. So much of its likeness, over what most questions have to the
+# first model's examples and to the second one's, is asked for beside the threshold (ADR 28).
+_FOR_GENERAL, _GENERAL, _GENERAL_ABROAD = 0.4, 0.5, 0.4
 # With one rare word alone, where nobody has said the others, a text may only be so much less similar; else one makes up
 # for nothing. "painted" brought sunsets back for "Who painted The Night Watch?".
 _FOR_ONE_WORD = 0.04
@@ -43,6 +47,7 @@ class Gate:
         leeway: how much less will do for one with the query's words and enough of its rare ones.
         raised: how much nearer than the threshold is asked for; below 0 how much less will do, if it is to be trusted.
         own: the model's threshold, whatever is set.
+        general: how much nearer than that, for the query resembles what anybody asks or says.
     """
 
     threshold: float | None
@@ -50,6 +55,7 @@ class Gate:
     leeway: float = 0.0
     raised: float = 0.0
     own: float | None = None
+    general: float = 0.0
 
     @classmethod
     def of(cls, asked: QueryVector | None, configured: float | None, config: SearchConfig) -> Gate:
@@ -64,7 +70,8 @@ class Gate:
         """The similarity that is asked for; -1 where nothing could be compared."""
         if self.threshold is None:
             return -1.0
-        return self.threshold + max(0.0, self.raised) + self.margin if is_untrusted else self.threshold + self.raised
+        least = self.threshold + self.general
+        return least + max(0.0, self.raised) + self.margin if is_untrusted else least + self.raised
 
     def of_others(self) -> Gate:
         """The gate for what is of another project: nearer by a margin, and no word makes up for it.
@@ -89,7 +96,8 @@ class Gate:
         if similarity >= self.bar(is_untrusted):
             return True
         # Where words of the query were never said, those that were make up for less.
-        is_nearly_near = similarity >= self.threshold + min(self.raised, self.raised / 2) - self.leeway
+        least = self.threshold + self.general + min(self.raised, self.raised / 2)
+        is_nearly_near = similarity >= least - self.leeway
         return None if is_nearly_near and has_words and not is_untrusted else False
 
 
@@ -180,3 +188,16 @@ def is_talk(
     nearest = max((gate.threshold, *similarity.values()))
     margin = _NEARER_TO_TALK if names_question(query) else -_NEARER_THAN_TALK
     return session.likeness_to_talk(asked) > nearest + margin
+
+
+def for_general(session: SearchSession, asked: QueryVector, gate: Gate) -> Gate:
+    """The gate for a query that may resemble what anybody asks or says; a bar that somebody set stays as it is.
+
+    Raises:
+        ProviderError: the model failed.
+    """
+    if not gate.leeway:
+        return gate
+    likeness = max(session.likeness_to_talk(asked), session.likeness_to_world(asked))
+    beyond = max(0.0, likeness - (_GENERAL if asked.is_english else _GENERAL_ABROAD))
+    return replace(gate, general=_FOR_GENERAL * beyond)

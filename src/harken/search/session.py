@@ -50,6 +50,13 @@ _CANDIDATES_ELSEWHERE = 80
 _MOSTLY = 0.5
 # Of 40 questions in other languages, and 80 prompts that are about something, none is nearer to a courtesy than 0.32.
 _LIKE_A_COURTESY = 0.4
+# Lists of examples in `text/data`, for the model that knows the Latin script alone, and for the one of all languages.
+_EXAMPLES = {
+    ("small_talk", True): "small_talk_examples",
+    ("small_talk", False): "small_talk_sentences",
+    ("world", True): "world_questions",
+    ("world", False): "world_questions",
+}
 # A local model needs a tenth of it; so long a search keeps its view of the store, for another one costs a millisecond.
 _SOON_SECONDS = 0.05
 
@@ -318,8 +325,19 @@ class SearchSession:
         Raises:
             ProviderError: the model failed.
         """
+        return self._likeness(asked, "small_talk")
+
+    def likeness_to_world(self, asked: QueryVector) -> float:
+        """How near a query is to questions that the world answers, as `likeness_to_talk`.
+
+        Raises:
+            ProviderError: the model failed.
+        """
+        return self._likeness(asked, "world")
+
+    def _likeness(self, asked: QueryVector, kind: str) -> float:
         space, vector = asked.readings[0]
-        examples = self._sessions.small_talk(space)
+        examples = self._sessions.examples(space, kind)
         return -1.0 if examples is None else float((examples @ vector).max())
 
     def is_courtesy(self, asked: QueryVector) -> bool:
@@ -430,15 +448,18 @@ class SearchSessions:
             return note or _FOREIGN
         return QueryVector(first, ((first, vector_of(text)), *second), note=note)
 
-    def small_talk(self, space: StoredSpace) -> Vectors | None:
-        """The vectors of messages that ask for nothing, embedded once; None by a model that was not measured so."""
-        if space.name not in self.models.small_talk:
+    def examples(self, space: StoredSpace, kind: str) -> Vectors | None:
+        """The vectors of examples, of small talk or of questions about the world, embedded once.
+
+        None by a model that was not measured so.
+        """
+        if (space.name, kind) not in self.models.examples:
             embedder = self.models.opened[space.name][0] if space.name in self.models.opened else None
             if embedder is None or not (embedder.space.latin_only or space.state in (FOREIGN, ENGLISH)):
                 return None
-            examples = lines_of(f"small_talk_{'examples' if embedder.space.latin_only else 'sentences'}")
-            self.models.small_talk[space.name] = embedder.embed_passages(examples)
-        return self.models.small_talk[space.name]
+            name = _EXAMPLES[kind, embedder.space.latin_only]
+            self.models.examples[space.name, kind] = embedder.embed_passages(lines_of(name))
+        return self.models.examples[space.name, kind]
 
     def _open(self, space: StoredSpace) -> tuple[Embedder, QueryVectors] | None:
         """The model of a space, and what embeds a query with it; None where none is to be asked."""
@@ -457,12 +478,12 @@ class QueryModels:
     Attributes:
         threads: in which that is done.
         opened: models by their spaces' names, each with what embeds a query with it.
-        small_talk: the vectors of what asks for nothing, likewise.
+        examples: the vectors of examples, of small talk or of questions about the world, likewise, by space and kind.
     """
 
     threads: ThreadPoolExecutor = field(default_factory=partial(ThreadPoolExecutor, _AT_ONCE, "embed"))
     opened: dict[str, tuple[Embedder, QueryVectors]] = field(default_factory=dict)
-    small_talk: dict[str, Vectors] = field(default_factory=dict)
+    examples: dict[tuple[str, str], Vectors] = field(default_factory=dict)
 
 
 @contextmanager

@@ -113,8 +113,8 @@ def test_a_query_of_words_that_nobody_has_said_must_be_nearer(place: RecordedHom
     plain.embed()
     [near] = plain.recall(unsaid, relevance_threshold=0.01).items
     assert near.hit.similarity is not None
-    # Just near enough, were it not for the airship: two thirds of the words ask for two thirds of 0.12 more.
-    strict = Talk(place, threshold=near.hit.similarity - 0.05)
+    # Just near enough, were it not for the airship: two thirds of the words ask for two thirds of 0.06 more.
+    strict = Talk(place, threshold=near.hit.similarity - 0.02)
     strict.embed()
     assert strict.texts(said) == [DEPLOY]
     assert strict.texts(unsaid) == []
@@ -122,7 +122,7 @@ def test_a_query_of_words_that_nobody_has_said_must_be_nearer(place: RecordedHom
     lenient.embed()
     assert lenient.texts(unsaid) == [DEPLOY]
     # What somebody has set is kept to the letter.
-    assert strict.texts(unsaid, relevance_threshold=near.hit.similarity - 0.05) == [DEPLOY]
+    assert strict.texts(unsaid, relevance_threshold=near.hit.similarity - 0.02) == [DEPLOY]
 
 
 def test_one_that_is_nearly_near_enough_comes_back_by_its_rare_words(place: RecordedHome) -> None:
@@ -247,6 +247,28 @@ def test_what_resembles_small_talk_more_than_what_was_said_brings_nothing(talk: 
     # What has a word that asks must resemble it more.
     assert talk.texts("who said thank you all so much for your help upstairs with the piano?") == [said]
     assert talk.texts(query, relevance_threshold=0.01) == [said]
+
+
+def test_what_anybody_may_ask_must_be_nearer_to_what_was_said(place: RecordedHome) -> None:
+    said = "how is paper made, asked the boy down at the mill, and nobody there could say"
+    place.talk("talk", said, GARDEN)
+    query = "How is paper made?"
+    plain = Talk(place)
+    plain.embed()
+    [near] = plain.recall(query, relevance_threshold=0.01).items
+    assert near.hit.similarity is not None
+    strict = Talk(place, threshold=near.hit.similarity - 0.01)
+    strict.embed()
+    assert strict.texts(query) == [said]
+    # It stands among the examples, by whose likeness 0.2 more is asked for.
+    strict.embedder._space = _latin_only(strict.embedder)
+    assert strict.texts(query) == []
+    assert strict.texts("what did the boy ask down at the mill?") == [said]
+    assert strict.texts(query, relevance_threshold=near.hit.similarity - 0.01) == [said]
+    lenient = Talk(place, threshold=near.hit.similarity - 0.25)
+    lenient.embed()
+    lenient.embedder._space = _latin_only(lenient.embedder)
+    assert lenient.texts(query) == [said]
 
 
 class TestFailing:

@@ -123,6 +123,23 @@ def test_what_resembles_small_talk_more_than_what_was_said_brings_nothing(
     assert [each.uid for each in harken.chats.past(asked).conversations] == [uid]
 
 
+def test_what_anybody_may_ask_must_be_nearer_to_what_was_said(
+    harken: Harken, clock: Clock, embedder: HashingEmbedder
+) -> None:
+    said = (
+        "how is paper made, asked the boy down at the mill, and nobody there that morning could say it in a few words"
+    )
+    uid = talk(harken, clock, "mill", said, "sure")
+    talk(harken, clock, "cake", *CAKE)
+    harken.embed()
+    query = "How is paper made?"
+    assert [each.uid for each in harken.chats.past(query).conversations] == [uid]
+    embedder._space = replace(embedder.space, latin_only=True)
+    assert harken.chats.past(query).conversations == ()
+    asked = "what did the boy ask down at the mill that morning?"
+    assert [each.uid for each in harken.chats.past(asked).conversations] == [uid]
+
+
 def test_as_many_come_back_as_the_limits_say(harken: Harken, clock: Clock) -> None:
     for name in ("one", "two", "three", "four", "five"):
         for number in range(4):
