@@ -113,6 +113,9 @@ def test_a_space_that_may_only_be_read_refuses_every_write(team: Crew) -> None:
         with pytest.raises(SpaceReadOnlyError, match="farm"):
             write()
     assert not reading.search("Kowalski").hits
+    for number in range(60):
+        team.memory("alice", "farm").record_message("long", "user", f"Field {number} was watered {'and checked ' * 30}")
+    assert reading.build_context("long", ["Which fields were watered?"], budget_tokens=1500).messages
     team.team.grant(team.speaker("alice"), "farm", "bob", Access.WRITE)
     team.memory("bob", "farm").record_message("pumps", "user", ORCHARD)
     assert len(team.memory("alice").search("irrigation pump").hits) == 1

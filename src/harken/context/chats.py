@@ -14,7 +14,7 @@ from harken.context.past import known_quotes, latest_quotes, saved_quotes
 from harken.context.render import ASKED, Quote, recall_quotes
 from harken.context.rules import RULE_SAID, rule_quotes
 from harken.context.task_history import last_runs
-from harken.errors import NotFoundError, StoreError, UsageError
+from harken.errors import NotFoundError, StoreError, StoreReadOnlyError, UsageError
 from harken.jobs.job import run_until_idle
 from harken.jobs.summarize import SummarizeSegmentWork
 from harken.model.conversations import TASK_CHANNEL, ProjectIdentity
@@ -302,7 +302,8 @@ class Chats:
             if not waits and self._settings().llm.model is not None:
                 waits = count_left(tx, message_uid) < _WORTH_A_CALL
         if not waits:
-            with self._store.writing() as tx:
+            # Who may only read is shown the context all the same.
+            with suppress(StoreReadOnlyError), self._store.writing() as tx:
                 note_left(tx, message_uid, self._now())
             self._recorder.wake()
 
