@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import shutil
@@ -25,6 +26,7 @@ from documented import PAGES, ROOT, Shell, blocks, every_block, follow, named_co
 from harken.config.settings import load_settings
 from harken.serve.daemon.paths import DaemonPaths
 from postgres_server import PostgresServer
+from team_server import listening, serving_team
 
 LOCAL = find_spec("onnxruntime") is not None
 # Their commands say the same without an embedding model.
@@ -38,6 +40,8 @@ EXAMPLES = {
     ("docs/getting-started.md", "python"): 1,
     ("docs/how-memory-works.md", "text"): 1,
     ("docs/how-memory-works.md", "toml"): 1,
+    ("docs/http-api.md", "json"): 1,
+    ("docs/http-api.md", "python"): 1,
     ("docs/measuring.md", "text"): 1,
     ("docs/mcp.md", "json"): 1,
     ("docs/mcp.md", "toml"): 2,
@@ -102,7 +106,9 @@ def test_the_shell_examples_do_what_they_say(
         assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
     script = "\n".join(filter(_is_run, lines))
     shell = Shell(cli, tmp_path / "bin")
-    if page == "docs/teams.md":
+    if page == "docs/http-api.md":
+        _ask_a_team(request.getfixturevalue("shared_database"), tmp_path, script)
+    elif page == "docs/teams.md":
         _make_a_team(request.getfixturevalue("postgres"), cli, lines)
     elif "db.example" in script:
         _run_on_a_server(request.getfixturevalue("postgres"), cli, lines)
@@ -207,6 +213,33 @@ def _make_a_team(postgres: PostgresServer, cli: CommandLine, lines: Sequence[str
     finally:
         postgres.execute("DROP DATABASE IF EXISTS crew WITH (FORCE)")
         postgres.execute("DROP ROLE IF EXISTS harken_app")
+
+
+def _ask_a_team(store: str, folder: Path, script: str) -> None:
+    """A shell and a program ask a team's server as its page says, and are told what is not there."""
+    if not shutil.which("curl"):
+        pytest.skip("needs curl")
+    page = PAGES["docs/http-api.md"]
+    [program], [problem] = blocks(page, "python"), map(json.loads, blocks(page, "json"))
+    with serving_team(folder, store, "documented") as served, listening(served.app) as address:
+        here = [
+            script.replace("https://memory.example.org", address),
+            program.replace("https://memory.example.org", address),
+        ]
+        key = served.keys["ann"]
+        served.team.create_space(served.team.speaker(key), "release-notes")
+        done = subprocess.run(
+            [sys.executable, "-c", f"key = {key!r}\n{here[1]}\nassert 'make ship' in text"], check=False
+        )
+        assert done.returncode == 0
+        # What a conversation was told is not told to it again.
+        elsewhere = here[0].replace("run-42", "run-43")
+        asked = subprocess.run(
+            ["sh", "-ec", elsewhere], env={**os.environ, "HARKEN_KEY": key}, capture_output=True, check=True
+        )
+        assert "make ship" in json.loads(asked.stdout)["text"]
+        told = served.verb("ann", "memory_confirm", {"id": "4f9c2f0e"}).json()
+    assert told == problem
 
 
 def _ask_the_daemon(cli: CommandLine, shell: Shell, script: str) -> None:
