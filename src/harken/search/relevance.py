@@ -20,9 +20,9 @@ _LEEWAY = 0.08
 # What a query asks of in words that nobody has said is less likely to have been talked about: so much more similarity
 # is asked for where none of its telling words was said, in proportion where some were.
 _FOR_UNSAID = 0.06
-# What resembles small talk, or questions that the world answers ("how is paper made?"), is as near to what was said of
-# such things as real questions are to their answers. So much of its likeness, over what most questions have to the
-# first model's examples and to the second one's, is asked for beside the threshold (ADR 28).
+# What resembles questions that the world answers ("how is paper made?") is as near to what was said of such things as
+# real questions are to their answers. So much of its likeness, over what most questions have to the first model's
+# examples and to the second one's, is asked for beside the threshold (ADR 28).
 _FOR_GENERAL, _GENERAL, _GENERAL_ABROAD = 0.4, 0.5, 0.4
 # With one rare word alone, where nobody has said the others, a text may only be so much less similar; else one makes up
 # for nothing. "painted" brought sunsets back for "Who painted The Night Watch?".
@@ -47,7 +47,7 @@ class Gate:
         leeway: how much less will do for one with the query's words and enough of its rare ones.
         raised: how much nearer than the threshold is asked for; below 0 how much less will do, if it is to be trusted.
         own: the model's threshold, whatever is set.
-        general: how much nearer than that, for the query resembles what anybody asks or says.
+        general: how much nearer than that, for the query resembles questions that the world answers.
     """
 
     threshold: float | None
@@ -191,13 +191,12 @@ def is_talk(
 
 
 def for_general(session: SearchSession, asked: QueryVector, gate: Gate) -> Gate:
-    """The gate for a query that may resemble what anybody asks or says; a bar that somebody set stays as it is.
+    """The gate for a query that may resemble questions that the world answers; a bar that somebody set stays as it is.
 
     Raises:
         ProviderError: the model failed.
     """
     if not gate.leeway:
         return gate
-    likeness = max(session.likeness_to_talk(asked), session.likeness_to_world(asked))
-    beyond = max(0.0, likeness - (_GENERAL if asked.is_english else _GENERAL_ABROAD))
-    return replace(gate, general=_FOR_GENERAL * beyond)
+    beyond = session.likeness_to_world(asked) - (_GENERAL if asked.is_english else _GENERAL_ABROAD)
+    return replace(gate, general=_FOR_GENERAL * max(0.0, beyond))
