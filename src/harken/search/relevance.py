@@ -22,7 +22,7 @@ _LEEWAY = 0.08
 _FOR_UNSAID = 0.06
 # What resembles questions that the world answers ("how is paper made?") is as near to what was said of such things as
 # real questions are to their answers. So much of its likeness, over what most questions have to the first model's
-# examples and to the second one's, is asked for beside the threshold (ADR 28).
+# examples and to the second one's, is asked for beside the threshold (ADR 32).
 _FOR_GENERAL, _GENERAL, _GENERAL_ABROAD = 0.4, 0.5, 0.4
 # With one rare word alone, where nobody has said the others, a text may only be so much less similar; else one makes up
 # for nothing. "painted" brought sunsets back for "Who painted The Night Watch?".
