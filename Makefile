@@ -7,7 +7,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Where the tests' folders are: in memory where there is enough of it, since they wait for the disk half of their time.
 FASTEST = $(shell df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 1000000 { found = "/dev/shm" } END { print found ? found : "$${TMPDIR:-/tmp}" }')
 
-.PHONY: help demo test test-cluster check bench bench-peers format clean
+.PHONY: help demo test coverage test-cluster check bench bench-peers format clean
 .DEFAULT_GOAL := help
 
 help:            ## Show this list
@@ -23,10 +23,15 @@ $(READY): pyproject.toml
 demo: $(READY)   ## Import real conversations, embed them, search them
 	@$(BIN)/python tools/demo.py
 
+# More processes than cores: a third of the time of a test is waiting for another process.
+TESTS = set -e; folder=$$(mktemp -d "$(FASTEST)/harken-tests-XXXXXX"); trap 'rm -rf "$$folder"' EXIT; trap 'exit 1' INT TERM; \
+	PYTHONDONTWRITEBYTECODE= COVERAGE_FILE="$$folder/coverage" $(BIN)/python -m pytest -n 3 --dist worksteal --basetemp="$$folder/pytest"
+
 test: $(READY)   ## Run every test
-	@set -e; folder=$$(mktemp -d "$(FASTEST)/harken-tests-XXXXXX"); trap 'rm -rf "$$folder"' EXIT; trap 'exit 1' INT TERM; \
-	PYTHONDONTWRITEBYTECODE= COVERAGE_FILE="$$folder/coverage" $(BIN)/python -m pytest -n 2 --dist worksteal --basetemp="$$folder/pytest" \
-		--cov --cov-report=term-missing:skip-covered
+	@$(TESTS)
+
+coverage: $(READY) ## Run every test, and tell which lines none of them runs
+	@$(TESTS) --cov --cov-report=term-missing:skip-covered
 
 test-cluster: $(READY) ## Run the tests of a server on a Citus cluster; CLUSTER_ARCHIVES=FOLDER has the sources to build it of
 	@$(BIN)/python tools/cluster.py build "$(CLUSTER_ARCHIVES)"

@@ -33,11 +33,11 @@ from harken.testing import ChatServer, HashingEmbedder, Says
 HOUSE = str(Path(harken.__file__).parent)
 # What each may touch at most: files, and the deepest call. One more than it does, so that none grows unseen (ADR 18).
 LIMITS = {
-    "search": (39, 18),
-    "hook": (51, 20),
-    "chat turn": (73, 18),
-    "import to vectors": (55, 17),
-    "remember": (43, 17),
+    "search": (39, 19),
+    "hook": (50, 20),
+    "chat turn": (73, 19),
+    "import to vectors": (56, 17),
+    "remember": (44, 17),
 }
 
 

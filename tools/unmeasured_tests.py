@@ -1,4 +1,4 @@
-r"""Name the long tests whose lines others run as well, so that `make test` measures no coverage in them.
+r"""Name the long tests whose lines others run as well, so that `make coverage` measures nothing in them.
 
     COVERAGE_FILE=FOLDER/coverage python -m pytest --cov --cov-report= --cov-context=test \
         --durations=0 --durations-min=0.1 | tee LOG

@@ -12,12 +12,12 @@ import psycopg
 import pytest
 from sqlalchemy import URL
 
+from crews import Crew, crew
 from harken.errors import KeyRefusedError, NotFoundError, ScopeError, UsageError
 from harken.model.conversations import Trust
 from harken.model.experiences import RootCause
 from harken.model.team import Access, KeyScope, PrincipalKind
 from postgres_server import PostgresServer
-from teams import Crew, crew
 
 WELL = "The village well runs dry in August, said the surveyor Abernathy."
 PUMP = "The irrigation pump is a Grundfos from 1998."

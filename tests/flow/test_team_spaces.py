@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from crews import Crew, crew
 from harken.engine.team import Team
 from harken.errors import AccessError, KeyRefusedError, NotFoundError, ScopeError, SpaceReadOnlyError, UsageError
 from harken.model.conversations import Trust
 from harken.model.lookups import ConversationFilter
 from harken.model.team import Access, KeyScope, PrincipalKind
-from teams import Crew, crew
 
 SECRET = "The staging database password rotates on the second Tuesday of each month."
 ORCHARD = "The orchard's irrigation pump is serviced by Kowalski every April."

@@ -41,6 +41,7 @@ class Session:
     process: subprocess.Popen[bytes]
     lines: queue.Queue[bytes] = field(default_factory=queue.Queue)
     asked: int = 0
+    recorded: set[str] = field(default_factory=set)
 
     def listen(self) -> None:
         """Read whatever comes."""
@@ -135,7 +136,7 @@ class World:
         with talking(self.cli, self.project, self.folder / "said") as session:
             yield session
             assert session.tool("show", id=self.ids["message"])["messages"]
-            assert session.tool("status")["messages"] == 2
+            assert session.tool("status")["messages"] == 2 + len(session.recorded)
         assert files_below(*outside) == before
         assert {path.name for path in self.folder.iterdir()} == {"home", "project", "secrets", "person", "said"}
         assert files_holding(self.cli.home, SECRET.encode()) == []
@@ -159,15 +160,17 @@ class World:
         self.check_error(answer["error"]["message"], given)
         return None
 
-    def check_tool(self, name: str, answer: Mapping[str, Any], given: str) -> None:
-        """The answer is in its schema, or a clean error."""
+    def check_tool(self, name: str, answer: Mapping[str, Any], given: str) -> Mapping[str, Any] | None:
+        """The answer, which is in its schema, or None for a clean error."""
         result = self.check(answer, given)
         if result is None:
-            return
+            return None
         if result["isError"]:
             self.check_error(result["content"][0]["text"], given)
-        else:
-            check_answer(name, result["structuredContent"], is_brief=True)
+            return None
+        found: Mapping[str, Any] = result["structuredContent"]
+        check_answer(name, found, is_brief=True)
+        return found
 
 
 @pytest.fixture
@@ -218,7 +221,9 @@ def test_every_tool_answers_any_arguments_or_says_why_not(world: World) -> None:
         for tool in tools:
             for arguments in calls_of(tool["inputSchema"], world.ids, said):
                 params = f'{{"name":"{tool["name"]}","arguments":{arguments}}}'
-                world.check_tool(tool["name"], session.ask("tools/call", params), arguments)
+                done = world.check_tool(tool["name"], session.ask("tools/call", params), arguments)
+                if done is not None and tool["name"] == "record":
+                    session.recorded.add(done["id"])
         for name in (*said, *OTHER_KINDS):
             assert world.check(session.ask("tools/call", f'{{"name":{name},"arguments":{{}}}}'), name) is None
         for arguments in OTHER_KINDS[1:]:

@@ -10,13 +10,13 @@ import psycopg
 import pytest
 from sqlalchemy import URL
 
+from crews import crew
 from harken.engine.members import hash_of
 from harken.model.team import Access, AuditEntry
 from harken.storage.migrations import HEAD
 from harken.storage.postgres.store import migrate
 from harken.storage.team.tables import TEAM_TABLES
 from postgres_server import PostgresServer
-from teams import crew
 
 Rows = list[tuple[object, ...]]
 # The URL of an application role, and keys by their team.
