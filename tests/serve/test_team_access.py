@@ -64,7 +64,9 @@ OF_TEAM: Mapping[str, dict[str, Any]] = {
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory, shared_database: str) -> Iterator[Served]:
-    with serving_team(tmp_path_factory.mktemp("access"), shared_database, "access") as served:
+    # The module may be set up again in one process, where its tests are shared out anew.
+    folder = tmp_path_factory.mktemp("access")
+    with serving_team(folder, shared_database, folder.name) as served:
         yield served
 
 

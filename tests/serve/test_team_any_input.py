@@ -21,7 +21,9 @@ schemathesis_document = schemathesis.openapi.from_dict(team_openapi())
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory, shared_database: str) -> Iterator[Served]:
     """One filled team; what is sent may change it."""
-    with serving_team(tmp_path_factory.mktemp("any"), shared_database, "any") as served:
+    # The module may be set up again in one process, where its tests are shared out anew.
+    folder = tmp_path_factory.mktemp("any")
+    with serving_team(folder, shared_database, folder.name) as served:
         fill(served.team.memory(served.team.speaker(served.keys["bob"])))
         yield served
 

@@ -26,7 +26,9 @@ TYPESCRIPT = Path(__file__).resolve().parents[2] / "clients" / "typescript"
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory, shared_database: str) -> Iterator[Served]:
-    with serving_team(tmp_path_factory.mktemp("clients"), shared_database, "clients") as served:
+    # The module may be set up again in one process, where its tests are shared out anew.
+    folder = tmp_path_factory.mktemp("clients")
+    with serving_team(folder, shared_database, folder.name) as served:
         yield served
 
 
