@@ -23,7 +23,7 @@ $(READY): pyproject.toml
 demo: $(READY)   ## Import real conversations, embed them, search them
 	@$(BIN)/python tools/demo.py
 
-# More processes than cores: a third of the time of a test is waiting for another process.
+# More processes than cores: a quarter of a test's time is waiting for other processes.
 TESTS = set -e; folder=$$(mktemp -d "$(FASTEST)/harken-tests-XXXXXX"); trap 'rm -rf "$$folder"' EXIT; trap 'exit 1' INT TERM; \
 	PYTHONDONTWRITEBYTECODE= COVERAGE_FILE="$$folder/coverage" $(BIN)/python -m pytest -n 3 --dist worksteal --basetemp="$$folder/pytest"
 
