@@ -7,7 +7,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Where the tests' folders are: in memory where there is enough of it, since they wait for the disk half of their time.
 FASTEST = $(shell df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 1000000 { found = "/dev/shm" } END { print found ? found : "$${TMPDIR:-/tmp}" }')
 
-.PHONY: help demo test coverage test-cluster check bench bench-peers format clean
+.PHONY: help demo test coverage test-cluster test-servers check bench bench-peers format clean
 .DEFAULT_GOAL := help
 
 help:            ## Show this list
@@ -38,6 +38,15 @@ test-cluster: $(READY) ## Run the tests of a server on a Citus cluster; CLUSTER_
 	@set -e; folder=$$(mktemp -d "$(FASTEST)/harken-tests-XXXXXX"); trap 'rm -rf "$$folder"' EXIT; trap 'exit 1' INT TERM; \
 	HARKEN_TEST_CLUSTER=1 $(BIN)/python -m pytest --basetemp="$$folder/pytest" tests/cluster tests/store tests/flow \
 		tests/unit/storage/postgres/test_round_trips.py tests/unit/storage/postgres/test_large_spaces.py
+
+# Those of the package, and one that was built for the cluster; others by SERVERS="16 /usr/lib/postgresql/17/bin".
+SERVERS ?= 16 18 $(wildcard .cluster/usr/lib/postgresql/*/bin)
+test-servers: $(READY) ## Run the tests of a server on each of SERVERS: 16, 18, or the programs' folder of one with pgvector
+	@set -e; folder=$$(mktemp -d "$(FASTEST)/harken-tests-XXXXXX"); trap 'rm -rf "$$folder"' EXIT; trap 'exit 1' INT TERM; \
+	for server in $(SERVERS); do echo "PostgreSQL: $$server"; \
+	HARKEN_TEST_POSTGRES="$$server" $(BIN)/python -m pytest -n 2 --basetemp="$$folder/pytest" tests/store/test_postgres.py \
+		tests/unit/storage/postgres tests/flow/test_both_engines.py tests/flow/test_same_order.py tests/flow/test_team_*.py \
+		tests/serve/test_team_http.py tests/faults/test_rolling_upgrade.py; done
 
 check: $(READY)  ## Format, lint, types, import contracts, the house
 	$(BIN)/ruff format --check .

