@@ -1,13 +1,14 @@
 """What a user costs, and how many made-up tenants of a power law of sizes do on a Citus cluster, day by day.
 
     python tools/cluster.py build FOLDER_WITH_ARCHIVES
-    python benchmarks/scale.py [--tenants 2000] [--days 3] [--sizes 10 32 100 316 1000 3162 10000]
+    python benchmarks/scale.py [--tenants 2000] [--days 3] [--active 0.2] [--minutes 15] [--model]
 
 The cluster is started for it. One tenant of each size is made through the product's own code, and the others are
 copies of it inside the database: of each size as many as a power law has, in all as many as were asked for. On each day
 some of the tenants are at work: each says a few messages and asks a few questions. Vectors are made by hashing words,
-since they weigh the same; what a real model takes of the processor is measured apart. Prints three tables, and writes
-JSON; `docs/scale.md` says what follows.
+since they weigh the same; what a real model takes of the processor is measured apart. Prints four tables, and writes
+JSON; `docs/scale.md` says what follows. After `--minutes` from its start no further tenants begin a day, whose row then
+says how many did.
 """
 
 from __future__ import annotations
@@ -50,9 +51,11 @@ def main() -> None:
     parser.add_argument("--days", type=int, default=3)
     parser.add_argument("--sizes", type=int, nargs="+", default=[10, 32, 100, 316, 1_000, 3_162, 10_000])
     parser.add_argument("--active", type=float, default=0.2, help="share of the tenants that work on a day")
+    parser.add_argument("--minutes", type=float, default=60, help="when the last tenants begin their day")
     parser.add_argument("--model", action="store_true", help="measure the default embedding model as well")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
+    until = time.monotonic() + 60 * arguments.minutes
     with tempfile.TemporaryDirectory() as folder, running_servers() as servers:
         home = Path(folder)
         counts = shares(arguments.tenants, arguments.sizes)
@@ -60,7 +63,7 @@ def main() -> None:
         costs = [*operations(servers, templates[-1]), *(model_costs(home) if arguments.model else ())]
         filled = fill(servers, arguments.sizes, counts)
         bytes_of = stored(servers)
-        days = list(replay(home, servers, counts, arguments.days, arguments.active))
+        days = list(replay(home, servers, counts, arguments.days, arguments.active, until))
     sizes = [
         {"messages": f"{size:,}", "tenants": f"{count:,}"} for size, count in zip(arguments.sizes, counts, strict=True)
     ]
@@ -196,17 +199,22 @@ def stored(servers: Servers) -> dict[str, str]:
     return {"messages": f"{messages:,}", **told, "in all": f"{sum(sizes.values()) / messages:,.0f}"}
 
 
-def replay(home: Path, servers: Servers, counts: Sequence[int], days: int, share: float) -> Iterator[dict[str, Any]]:
-    """Days on which some of the tenants work, one after the other, as one busy process has them."""
+def replay(
+    home: Path, servers: Servers, counts: Sequence[int], days: int, share: float, until: float
+) -> Iterator[dict[str, Any]]:
+    """Days on which some of the tenants work, one after the other, as one busy process has them; none begins later."""
     chance, tenants = np.random.default_rng(SEED), sum(counts)
     texts = Talks(95).texts(500)
     asked = Talks(94).queries(texts, 500)
     for day in range(days):
         active = chance.choice(tenants, max(1, round(share * tenants)), replace=False)
         said, searched, begun = Taken(servers), Taken(servers), Taken(servers)
-        most = 0
+        most = came = 0
         for start in range(0, len(active), OPEN_AT_ONCE):
+            if time.monotonic() > until:
+                break
             names = [f"user-{number}" for number in active[start : start + OPEN_AT_ONCE]]
+            came += len(names)
             works: list[Harken] = []
             begun.take(
                 [lambda name=name, works=works: works.append(opened(home, servers.cluster, name)) for name in names]
@@ -224,7 +232,8 @@ def replay(home: Path, servers: Servers, counts: Sequence[int], days: int, share
                 for harken in works:
                     harken.close()
         for what, taken in (("open a tenant", begun), ("record", said), ("search", searched)):
-            yield {"day": day + 1, "tenants": len(active), **taken.row(what), "connections": most}
+            yield {"day": day + 1, "tenants": came, **taken.row(what), "connections": most}
+        print(f"  day {day + 1}: {came} of {len(active)} tenants", flush=True)
 
 
 if __name__ == "__main__":
