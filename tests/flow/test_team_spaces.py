@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -11,10 +12,21 @@ import pytest
 
 from crews import Crew, crew
 from harken.engine.team import Team
-from harken.errors import AccessError, KeyRefusedError, NotFoundError, ScopeError, SpaceReadOnlyError, UsageError
-from harken.model.conversations import Trust
+from harken.errors import (
+    AccessError,
+    KeyRefusedError,
+    NotFoundError,
+    ScopeError,
+    SpaceReadOnlyError,
+    SpendLimitError,
+    UsageError,
+)
+from harken.model.conversations import Role, Trust
 from harken.model.lookups import ConversationFilter
 from harken.model.team import Access, KeyScope, PrincipalKind
+from harken.providers.chat_model import ChatMessage
+from harken.serve.hooks.answers import Hooks
+from harken.testing import ChatServer, Says
 
 SECRET = "The staging database password rotates on the second Tuesday of each month."
 ORCHARD = "The orchard's irrigation pump is serviced by Kowalski every April."
@@ -294,3 +306,75 @@ def test_spaces_that_nobody_asks_for_are_let_go_and_opened_again(team: Crew, mon
     assert list(team.team._spaces) == [f"{team.speaker('alice').own.tenant}"]
     assert [hit.entry.text for hit in held.search("staging password").hits] == [SECRET], "whoever has one goes on"
     assert [hit.entry.text for hit in team.memory("bob").search("staging password").hits] == [SECRET]
+
+
+def test_hooks_name_who_has_set_a_core_memory(team: Crew, tmp_path: Path) -> None:
+    team.memory("alice", "common").core.update("user", "boss", "Alice")
+    team.memory("bob", "common").core.update("user", "editor", "vim")
+    payload = {"session_id": "new", "cwd": str(tmp_path), "hook_event_name": "SessionStart", "source": "startup"}
+    hooks = Hooks(team.memory("bob", "common"), str(tmp_path / "reports"))
+    told = hooks.answer("SessionStart", "claude-code", json.dumps(payload).encode()).decode()
+    assert "boss: Alice (set by alice)" in told
+    assert "editor: vim" in told
+    assert "set by bob" not in told
+
+
+def test_that_the_same_was_asked_before_is_told_of_all_spaces(team: Crew) -> None:
+    team.join("carol")
+    question = "Which port does the staging importer listen on?"
+    for name, space, answer in (
+        ("bob", None, "It listens on 8090."),
+        ("alice", "common", "We decided to use port 8091."),
+    ):
+        memory = team.memory(name, space)
+        memory.record_message("ops", "user", question)
+        memory.record_message("ops", "assistant", answer)
+        memory.end_exchange("ops")
+    before = team.memory("bob").chats.past(question).asked
+    assert before is not None
+    assert len(before.at) == 2
+    assert (before.said_by, before.trust) == ("alice", Trust.IMPORTED)
+    assert before.sentence(datetime.now(UTC)).endswith(
+        "(3rd time). Then decided with alice: We decided to use port 8091."
+    )
+    alone = team.memory("carol").chats.past(question).asked
+    assert alone is not None
+    assert len(alone.at) == 1, "what is private to another is told to nobody"
+    mine = team.memory("alice").chats.past(question).asked
+    assert mine is not None
+    assert (len(mine.at), mine.said_by) == (1, "")
+
+
+def test_ones_own_open_experience_is_found_from_any_space(team: Crew) -> None:
+    team.join("carol")
+    story = ("Find the leak", "The valve leaks", "Close it", "It stops dripping")
+    begun = team.memory("bob", "common").experiences.start("debugging", "read-the-error", *story)
+    found = team.memory("bob").experiences.active()
+    assert found is not None
+    assert found.experience.uid == begun.uid
+    assert "space common" in found.experience.agent
+    assert team.memory("carol").experiences.active() is None
+
+
+def test_what_may_be_spent_on_a_day_is_the_teams(tmp_path: Path, shared_database: str, tenant: str) -> None:
+    settings = {"llm.model": "openai:own", "llm.api_key": "unused", "llm.output_usd_per_million": 0}
+    settings |= {"llm.input_usd_per_million": 1000, "llm.max_usd_per_day": 1.5}
+    with (
+        ChatServer(otherwise=lambda _request: Says("Yes.", input_tokens=1000)) as server,
+        crew(tmp_path, shared_database, tenant, "alice", "bob", "carol", **settings, **{"llm.url": server.url}) as team,
+    ):
+
+        def ask(name: str) -> None:
+            model = team.memory(name)._language_model.metered("chat", f"of {name}")
+            assert model is not None
+            model.complete([ChatMessage(Role.USER, "Is it so?")])
+
+        ask("alice")
+        ask("bob")
+        with pytest.raises(SpendLimitError, match=r"2 of 1\.5 USD are spent"):
+            ask("carol")
+        spent = {name: team.memory(name).maintenance.status().spent for name in ("alice", "bob", "carol")}
+        assert {name: float(one.usd) for name, one in spent.items()} == {"alice": 1.0, "bob": 1.0, "carol": 0.0}
+        common = team.memory("carol", "common").maintenance
+        assert float(common.status().spent.usd) == 2.0
+        assert [line for line in common.activity() if line.usd] == [], "nobody is told what others spend"

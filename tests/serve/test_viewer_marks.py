@@ -148,6 +148,7 @@ def test_topics_are_looked_for_anew_behind_the_page(
         assert viewer.get("/digest?offset=-1").status_code == 422
         question = f"How do {THEMES['baking']} go together in week 3?"
         assert "Asked before, " in viewer.page(f"/digest?{urlencode({'q': question})}")
+        assert harken.chats.past_log() == [], "a page that is looked at writes nothing"
 
 
 def test_while_topics_are_looked_for_the_page_says_so(harken: Harken, viewer: Viewer) -> None:

@@ -17,7 +17,8 @@ from harken.context.task_history import last_runs
 from harken.errors import NotFoundError, StoreError, StoreReadOnlyError, UsageError
 from harken.jobs.job import run_until_idle
 from harken.jobs.summarize import SummarizeSegmentWork
-from harken.model.conversations import TASK_CHANNEL, ProjectIdentity
+from harken.model.arguments import SECTIONS
+from harken.model.conversations import TASK_CHANNEL, CoreFact, ProjectIdentity
 from harken.model.lookups import Retrieval
 from harken.record.ids import conversation_uid
 from harken.record.recorder import Recorder
@@ -28,11 +29,12 @@ from harken.search.recall import AutoRag, Recall
 from harken.search.retrieval_log import RetrievalLog
 from harken.search.search import Searcher
 from harken.search.session import SearchSession, attempted
+from harken.search.union import facts_told_apart
 from harken.storage.conversations import begins_with, find_conversation, newest_conversation, newest_segment
 from harken.storage.enrichment.segments import count_left, has_left, note_left
 from harken.storage.past import list_retrievals
 from harken.storage.projects import ProjectScope
-from harken.storage.state import INJECTIONS, given_to, note_given, note_recall
+from harken.storage.state import INJECTIONS, core_facts, given_to, note_given, note_recall
 
 # Messages; until then auto-RAG alone brings them back.
 _RECALLED = (LayerName.RULES, LayerName.PAST, LayerName.KNOWN, LayerName.AUTO_RAG, LayerName.ELSEWHERE)
@@ -159,11 +161,20 @@ class Chats:
         return self.auto_rag.search(query, session.segment_uid, excluded, self._settings().auto_rag)
 
     def past(
-        self, query: str, session: ContextSession | None = None, directory: str | Path | None = None
+        self,
+        query: str,
+        session: ContextSession | None = None,
+        directory: str | Path | None = None,
+        *,
+        is_logged: bool = True,
     ) -> PastRecall:
-        """Search other conversations, all of them where no session goes on, from its project or a directory's."""
+        """Search other conversations, all of them where no session goes on, from its project or a directory's.
+
+        Unless `is_logged`, nothing is written.
+        """
+        past = self._past if is_logged else replace(self._past, log=None)
         with self._sessions.open(self._projects(session.project if session else None, directory)) as searches:
-            return self._past.search(query, session.conversation_uid if session else None, searches)
+            return past.search(query, session.conversation_uid if session else None, searches)
 
     def warm_up(self) -> None:
         """Have the embedding model loaded while nobody waits for it; an endpoint has none to load, and may cost."""
@@ -208,16 +219,17 @@ class Chats:
         """What recall sees from a project, or from a directory's."""
         return scope_of(self._store, self._settings().rag.scope, project, directory)
 
-    def rules_about(
-        self,
-        prompt: str | None,
-        conversation_uid: str,
-        directory: str | Path | None = None,
-        by_words: bool = False,
-    ) -> list[Quote]:
-        """The user's standing rules that touch a prompt, or any; not what its own conversation has said."""
-        with self._about(conversation_uid, directory, by_words) as searches:
-            return self._rules(searches, None if prompt is None else parse_query(prompt), conversation_uid)
+    def always_known(
+        self, conversation_uid: str, directory: str | Path | None = None
+    ) -> tuple[list[CoreFact], list[Quote]]:
+        """Core memory, what others have set with their names, and the user's standing rules that touch any prompt.
+
+        No rule that its own conversation has stated.
+        """
+        with self._about(conversation_uid, directory, by_words=False) as searches:
+            with searches.view.reading() as tx:
+                facts = facts_told_apart(searches, core_facts(tx, *SECTIONS))
+            return facts, self._rules(searches, None, conversation_uid)
 
     def _rules(self, searches: SearchSession, query: Query | None, conversation_uid: str) -> list[Quote]:
         found = rule_quotes(searches, query, self._settings().rag, of_others=conversation_uid)

@@ -366,7 +366,9 @@ class Parts:
     def _language_model(self) -> LanguageModel:
         from harken.jobs.spend import LanguageModel
 
-        return LanguageModel(self.store, self._current, self._env, self._now)
+        beside = self._beside
+        whole = None if beside is None else lambda: beside._language_model.book()
+        return LanguageModel(self.store, self._current, self._env, self._now, whole)
 
     @lazy_part
     def _searcher(self) -> Searcher:

@@ -18,7 +18,7 @@ from harken.model.experiences import EXPERIENCE, Experience
 from harken.model.lookups import ConversationFilter, ListedConversation, Page, Rule, RuleState, Surroundings
 from harken.model.provenance import Provenance
 from harken.search.union import in_one_order, trust_here
-from harken.sources.experiences.experiences import Experiences
+from harken.sources.experiences.experiences import Active, Experiences
 from harken.sources.memories.memories import FoundMemory, Memories
 from harken.sources.memories.memory import Memory
 from harken.storage.conversations import each_message_of
@@ -196,6 +196,17 @@ class TeamExperiences(Experiences):
         return self._told([self.reach.first(lambda: Experiences.show(self, uid), lambda it: it.experiences.show(uid))])[
             0
         ]
+
+    def active(self, **place: Any) -> Active | None:
+        """See `Experiences.active`; where none is here, one's own in another space, with where it stands."""
+        found = self.reach.every(
+            lambda: Experiences.active(self, **place), lambda there: there.experiences.active(**place)
+        )
+        under_way = [(space, active) for space, active in found if active is not None]
+        if not under_way or under_way[0][0] == self.reach.space:
+            return under_way[0][1] if under_way else None
+        space, active = under_way[0]
+        return replace(active, experience=self._told([(space, active.experience)])[0])
 
     def list(self, limit: int = 20, **wanted: Any) -> Sequence[Experience]:
         """See `Experiences.list`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, time, timedelta
 from decimal import Decimal
 from typing import Unpack
@@ -19,6 +19,7 @@ from harken.providers.registry import open_chat_model
 from harken.storage.enrichment.consent import drop_model, model_since, note_model
 from harken.storage.enrichment.spend import (
     BOOKS,
+    ELSEWHERE,
     CallState,
     ModelCall,
     Settlement,
@@ -38,11 +39,17 @@ _AROUND_A_MESSAGE = 8
 
 @dataclass(frozen=True, slots=True)
 class SpendBook:
-    """Books every call of a model, and refuses those that might exceed the limit of a day of UTC, where one is set."""
+    """Books every call of a model, and refuses those that might exceed the limit of a day of UTC, where one is set.
+
+    Attributes:
+        whole: the books of a team's first space, which have the calls of all its spaces, so that its limit holds for
+            all of them together; what a call is for stands there of that space's own alone. None of that space itself.
+    """
 
     store: Store
     max_usd_per_day: Decimal | None = None
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    whole: SpendBook | None = None
 
     def begin(self, kind: str, item_uid: str, model: str, estimate_usd: Decimal | None) -> str:
         """Book a call that is about to be made for one record, if it fits into the day's limit; the call's id.
@@ -55,6 +62,8 @@ class SpendBook:
         with self.store.writing(BOOKS) as tx:
             if self.max_usd_per_day is not None:
                 self._check(call, self.max_usd_per_day, spent_on_day(tx, day_of(call.started_at)))
+            if self.whole is not None:
+                call = replace(call, uid=self.whole.begin(kind, ELSEWHERE, model, estimate_usd))
             book_call(tx, call)
         return call.uid
 
@@ -67,6 +76,8 @@ class SpendBook:
         """Book how a call ended; only the first end counts."""
         with self.store.writing(BOOKS) as tx:
             settle_call(tx, uid, end)
+        if self.whole is not None:
+            self.whole.settle(uid, end)
 
     def fail(self, uid: str, error: BaseException, begun: bool = False) -> None:
         """Book a failure: a refusal costs nothing; what was given up by us, or broke off, may have been charged."""
@@ -193,12 +204,16 @@ class LanguageModel:
     """Opens the configured model on first use, and another one when the settings in force name another.
 
     The moment at which a model is first seen is remembered: what was said before is never sent to it unasked.
+
+    Args:
+        whole: the books of the team's first space, for any other.
     """
 
     store: Store
     settings: Callable[[], Settings]
     env: Mapping[str, str]
     now: Callable[[], datetime]
+    whole: Callable[[], SpendBook] | None = None
     _opened: tuple[ChatOptions, ChatModel] | None = field(default=None, init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
 
@@ -212,7 +227,8 @@ class LanguageModel:
 
     def book(self) -> SpendBook:
         """The books, with the limit in force."""
-        return SpendBook(self.store, self.settings().llm.max_usd_per_day, self.now)
+        limit, whole = self.settings().llm.max_usd_per_day, self.whole() if self.whole else None
+        return SpendBook(self.store, limit, self.now, whole)
 
     def since(self) -> datetime | None:
         """The moment from which on the model may summarize; None where none is configured."""

@@ -152,6 +152,7 @@ class AskedBefore:
         trust: of that sentence.
         project: the key of the last one's project; empty where it belongs to none.
         other_project: its name, where it is another one than the one at hand.
+        said_by: in a team, the name of whose conversation the last one is; empty of one's own.
     """
 
     at: tuple[datetime, ...]
@@ -161,12 +162,14 @@ class AskedBefore:
     trust: Trust = Trust.AGENT
     project: str = ""
     other_project: str = ""
+    said_by: str = ""
 
     def sentence(self, now: datetime) -> str:
         """`Asked before: 9 August, 2 September (3rd time). Then decided: …`."""
         days = dict.fromkeys(_day(moment, now) for moment in self.at)
         told = f"Asked before: {', '.join(days)} ({_ordinal(len(self.at) + 1)} time)."
-        return f"{told} Then decided: {self.decided}" if self.decided else told
+        by = f" with {self.said_by}" if self.said_by else ""
+        return f"{told} Then decided{by}: {self.decided}" if self.decided else told
 
     def view(self) -> dict[str, Any]:
         """The earlier questions as JSON."""

@@ -23,7 +23,7 @@ from harken.search.relevance import Gate, RareWords, for_general, is_talk
 from harken.search.retrieval_log import RetrievalLog
 from harken.search.session import QueryVector, SearchSession, SearchSessions, attempted
 from harken.search.spread import Several
-from harken.search.union import in_one_order, talk_told_apart, whose
+from harken.search.union import in_one_order, talk_told_apart, trust_here, whose
 from harken.storage.past import (
     ConversationHead,
     ExchangeHead,
@@ -169,7 +169,19 @@ def _past_of_all(session: SearchSession, most: int, ask: Callable[[SearchSession
     told = [talk_told_apart(talk, origin, [next(origins) for _ in talk.exchanges]) for talk, origin in talks]
     notes = own.notes if not told or own.conversations else ()
     query = own.query or next((found.query for _, found in answers if found.query), "")
-    return replace(own, conversations=tuple(told), query=query, notes=notes)
+    before = _asked_of_all(session, [(space, found.asked) for space, found in answers if found.asked])
+    return replace(own, conversations=tuple(told), query=query, notes=notes, asked=before)
+
+
+def _asked_of_all(session: SearchSession, asked: Sequence[tuple[str, AskedBefore]]) -> AskedBefore | None:
+    """When the same was asked in any space, copies counting once, and what the last one came to, with whose it is."""
+    if not asked:
+        return None
+    space, last = max(asked, key=lambda each: each[1].at[-1])
+    [origin] = whose(session, [(space, (last.conversation_uid,))])
+    said_by = "" if origin is None or origin.is_mine else origin.by or "somebody else"
+    at = tuple(sorted({moment for _, each in asked for moment in each.at}))
+    return replace(last, at=at, trust=trust_here(last.trust, origin), said_by=said_by)
 
 
 def _log_line(found: PastRecall, seconds: float, now: datetime) -> Retrieval:

@@ -178,10 +178,9 @@ class Hooks:
         cwd = _directory(payload)
         uid = conversation_uid(agent, session_id)
         is_new = payload.get("source") != "compact"
-        quotes = self.harken.chats.rules_about(None, uid if is_new else "", cwd)
+        facts, quotes = self.harken.chats.always_known(uid if is_new else "", cwd)
         if cwd is not None:
             quotes += [*open_experience(self.harken, cwd, session_id), *self.harken.chats.latest(cwd, uid)]
-        facts = self.harken.core.list()
         # Core memory, in no more than half of the room.
         core = tokens.clip(core_block(facts), self._room(agent) // 2)[: LIMITS[agent].max_chars // 2] if facts else ""
         # After a compaction all of it again: what was told before it is no longer in the context.

@@ -91,7 +91,7 @@ def rename(asked: PageRequest) -> Gone:
 def digest(asked: PageRequest) -> Rendered:
     """Tell what was decided in each topic and what is open; and of a question, when it was asked before."""
     question = asked.query.get("q", "").strip()
-    before = view_of(asked.harken.chats.past(question))["asked_before"] if question else None
+    before = view_of(asked.harken.chats.past(question, is_logged=False))["asked_before"] if question else None
     offset = _offset(asked)
     # One more tells whether there are others.
     wanted = {**asked.given("since", "project"), "limit": _DIGESTED + 1, "offset": offset, "newest": _NEWEST}

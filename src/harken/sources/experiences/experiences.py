@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from harken.errors import NotFoundError, UsageError
+from harken.errors import NotFoundError, StoreReadOnlyError, UsageError
 from harken.model.arguments import DEFAULT_AGENT
 from harken.model.conversations import ProjectIdentity, SavedRecord
 from harken.model.experiences import (
@@ -190,7 +191,9 @@ class Experiences:
         if kept is None:
             return None
         one = read_experience(kept)
-        see_checks(self.store, one.attempted_at)
+        # What may only be read is shown all the same.
+        with suppress(StoreReadOnlyError):
+            see_checks(self.store, one.attempted_at)
         with self.store.reading() as tx:
             return Active(one, bool(session) and one.session != session, _suggestion(tx, one))
 

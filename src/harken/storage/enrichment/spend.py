@@ -20,6 +20,8 @@ from harken.storage.tables import reader, spend, writer
 
 # What a writing transaction of the books says that it writes.
 BOOKS = ("spend",)
+# In a team's first space, what a call for another space was for: nobody is told there of whom or what.
+ELSEWHERE = "elsewhere"
 _ZERO = Decimal(0)
 
 
@@ -161,10 +163,12 @@ def spent_by_kind(tx: Transaction, day: str | None = None) -> dict[str, Spent]:
 
 
 def spent_by_item(tx: Transaction) -> list[tuple[str, str, Decimal]]:
-    """(month `YYYY-MM`, record, price) of all answered calls whose price is known."""
+    """(month `YYYY-MM`, record, price) of all answered calls whose price is known; not of those for other spaces."""
     month = func.substr(spend.c.day, 1, 7).label("month")
     sums = tx.select(month, spend.c.item_uid, func.sum(spend.c.price_usd), of=spend).where(_ANSWERED)
-    grouped = sums.where(spend.c.price_usd.is_not(None)).group_by(month, spend.c.item_uid)
+    grouped = sums.where(spend.c.price_usd.is_not(None), spend.c.item_uid != ELSEWHERE).group_by(
+        month, spend.c.item_uid
+    )
     return [(row[0], row[1], row[2]) for row in tx.connection.execute(grouped)]
 
 
