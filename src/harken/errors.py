@@ -7,7 +7,8 @@ HarkenError
 ├── AccessError            who asks may not
 │   ├── KeyRefusedError    a key is unknown, expired or revoked
 │   └── ScopeError         a key, or what a space grants, does not reach that far
-│       └── SpaceReadOnlyError  a space may only be read; a StoreReadOnlyError too
+│   │   └── SpaceReadOnlyError  a space may only be read; a StoreReadOnlyError too
+│   └── ForeignRecordError  somebody else has brought it into a shared space
 ├── RepeatedRequestError   the same request is being answered at this moment
 ├── ContextAssemblyError   a context cannot be put together
 │   └── InvalidContextTypeError  a type of context that there is none of; a UsageError too
@@ -37,6 +38,7 @@ HarkenError
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 
@@ -83,6 +85,24 @@ class ScopeError(AccessError):
         where = f"the right '{scope}' in the space {space}" if space else f"the scope '{scope}'"
         super().__init__(f"This needs {where}, which you do not have. See: harken whoami")
         self.scope = scope
+        self.space = space
+
+
+class ForeignRecordError(AccessError):
+    """Somebody else has brought a record into a shared space.
+
+    Args:
+        uid: of the record.
+        space: its name.
+        brought_by: the names of whoever did; empty where nobody knows.
+        admins: the names of who administers the space.
+    """
+
+    def __init__(self, uid: str, space: str, brought_by: str, admins: Sequence[str]) -> None:
+        who = f"{uid} was brought by {brought_by}" if brought_by else f"Nobody knows who has brought {uid}"
+        only = f"only {brought_by} and those who administer it" if brought_by else "only those who administer it"
+        super().__init__(f"{who} into the space {space}: {only} may change or forget it ({', '.join(admins)}).")
+        self.uid = uid
         self.space = space
 
 

@@ -237,7 +237,8 @@ def test_no_word_of_an_erased_person_stays_in_any_table(
         common.labels.entitle(uid, "All about zanzibar")
         common.feedback.rate(uid, "useless", question="what of zanzibar?")
         saved = team.memory("carol", "common").memories.add("The ledger is green.").memory
-        common.memories.edit(saved.uid, content="The ledger is zanzibar green.")
+        team.team.grant(team.speaker("alice"), "common", "bob", Access.ADMIN)
+        team.memory("bob", "common").memories.edit(saved.uid, content="The ledger is zanzibar green.")
         for uid in (private.uid, memory.uid):
             team.team.share(team.speaker("bob"), uid, "common")
         carols = team.memory("carol").record_message("own", "user", "Carol's own word: ledger.")

@@ -68,7 +68,7 @@ class Harken(Parts):
             who,
             text,
             kind,
-            author=author,
+            author=self._author(who, author),
             trust=trusted,
             call_id=call_id,
             tool_name=tool_name,
@@ -86,6 +86,10 @@ class Harken(Parts):
             what = "This message" if recorded.forgotten and once else f"Conversation {conversation}"
             raise NotFoundError(f"{what} was forgotten; choose another name for a new one.")
         return recorded.messages[0]
+
+    def _author(self, _role: Role, named: str | None) -> str | None:
+        """Who has said a message."""
+        return named
 
     def end_exchange(
         self,

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harken.engine.engine import Harken
-from harken.engine.sharing import CONVERSATION, MESSAGE, forget_in
-from harken.engine.team_memory import CORE, LABEL, LABELLED, RATED
+from harken.engine.sharing import forget_in
+from harken.engine.team_memory import CONVERSATION, CORE, LABEL, LABELLED, MESSAGE, RATED
 from harken.errors import NotFoundError, UsageError
 from harken.journal.export import export_to_file
 from harken.model.conversations import Labelled, Titled

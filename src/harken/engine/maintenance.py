@@ -292,14 +292,13 @@ class Maintenance:
         """
         from harken.journal.backup import TYPED_NAME
         from harken.journal.replay import drop_set_aside
-        from harken.record.forget import forget
 
         with self.store.writing():
             # Fails where the store may only be read, before anything is gone.
             pass
         drop_set_aside(self.home / DATABASE_NAME)
         (self.home / TYPED_NAME).unlink(missing_ok=True)
-        return forget(self.store, self.journal, doomed, self.recorder().ingest, progress)
+        return self.recorder().forget_planned(doomed, progress)
 
     def backup(self, target: str | Path) -> int:
         """Write one file with everything, while others use the store; its size in bytes.

@@ -80,11 +80,13 @@ class Members:
         kind: PrincipalKind = PrincipalKind.USER,
         email: str | None = None,
         is_admin: bool = False,
+        once: str = "",
     ) -> Principal:
         """Make a principal with a private space; an administrator manages the team and its common space.
 
         With the first one, the team's common space is made; everybody may write there, unless it has content already:
-        then nobody may read that until somebody grants it.
+        then nobody may read that until somebody grants it. `once` is the caller's own name for this very call: whom it
+        has made already is not made again.
 
         Raises:
             UsageError: the name or the address is somebody's already, or is none.
@@ -93,8 +95,10 @@ class Members:
         self._need_admin(by)
         team, now = by.principal.team, self._now()
         address = email.strip().lower() if email else None
-        one = Principal(_new_id(), team, PrincipalKind.of(kind), checked_name(name), now, address)
+        one = Principal(_new_id(once), team, PrincipalKind.of(kind), checked_name(name), now, address)
         with self._control.writing(team) as tx:
+            if known := people.principal_of(tx, one.id):
+                return known
             self._ensure_team(tx)
             people.add_principal(tx, one)
             space_rows.add_space(tx, TeamSpace(_new_id(), team, one.name, one.id, is_private=True), now)
@@ -216,8 +220,10 @@ class Members:
                 key_rows.end_key(tx, old.id, now)
             return new
 
-    def create_space(self, by: Speaker, name: str, retention_days: int | None = None) -> TeamSpace:
+    def create_space(self, by: Speaker, name: str, retention_days: int | None = None, once: str = "") -> TeamSpace:
         """Make a shared space, which whoever asks administers, and nobody else sees until it is granted.
+
+        `once` is the caller's own name for this very call: what it has made already is not made again.
 
         Raises:
             UsageError: there is one of that name, or the days are none.
@@ -226,7 +232,9 @@ class Members:
         if by.key is not None and by.key.spaces is not None:
             raise ScopeError(KeyScope.ADMIN.value, "of a key that reaches all spaces of its principal")
         team, now = by.principal.team, self._now()
-        space = TeamSpace(_new_id(), team, checked_name(name), retention_days=checked_days(retention_days))
+        space = TeamSpace(_new_id(once), team, checked_name(name), retention_days=checked_days(retention_days))
+        if known := [each for each, _ in by.spaces if each.id == space.id]:
+            return known[0]
         if space.name in {known for seen, _ in by.spaces for known in (seen.id, seen.name)}:
             raise UsageError(f"There is a space called {space.name} already. Choose another name.")
         with self._control.writing(team) as tx:
@@ -353,8 +361,8 @@ def _need_all_of(by: Speaker, scopes: Collection[KeyScope], spaces: frozenset[st
         raise ScopeError(Access.READ.value, "that the key is to reach")
 
 
-def _new_id() -> str:
-    return secrets.token_hex(_ID_BYTES)
+def _new_id(once: str = "") -> str:
+    return hash_of(once)[: 2 * _ID_BYTES] if once else secrets.token_hex(_ID_BYTES)
 
 
 def checked_name(name: str) -> str:

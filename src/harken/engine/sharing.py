@@ -9,6 +9,7 @@ from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
 from harken.engine.engine import Harken
+from harken.engine.team_memory import CONVERSATION, EXCHANGE, MESSAGE
 from harken.errors import NotFoundError, UsageError
 from harken.model.conversations import Conversation, Event, Message, SavedRecord
 from harken.model.experiences import EXPERIENCE, ExperienceStatus
@@ -30,7 +31,6 @@ from harken.storage.team.origins import RecordOrigin, copies_of, drop_origins, n
 if TYPE_CHECKING:
     from harken.storage.team.control import ControlTables
 
-CONVERSATION, EXCHANGE, MESSAGE = "conversation", "exchange", "message"
 _SAVED = (MEMORY, EXPERIENCE)
 _SHORTEST = 6
 
@@ -66,8 +66,11 @@ class Sharing:
         with self.control.reading(by.principal.team) as tx:
             kind = CONVERSATION if named.kind == EXCHANGE else named.kind
             copies = copies_of(tx, named.space.id, [named.uid])
-            known = [copy for copy in copies if copy.space == target.id and copy.kind == kind]
             said = origins_of(tx, [named.uid])
+        there = self.opened(target)
+        known = [copy for copy in copies if copy.space == target.id and copy.kind == kind]
+        # One that was forgotten there is shared anew.
+        known = [copy for copy in known if find_named(there, target, copy.uid)]
         if known:
             return known[0].uid
         origin = said.get((named.space.id, named.uid))

@@ -21,7 +21,7 @@ from harken.search.union import in_one_order, trust_here
 from harken.sources.experiences.experiences import Active, Experiences
 from harken.sources.memories.memories import FoundMemory, Memories
 from harken.sources.memories.memory import Memory
-from harken.storage.conversations import each_message_of
+from harken.storage.positions import messages_within
 from harken.storage.team.origins import RecordOrigin
 
 if TYPE_CHECKING:
@@ -288,9 +288,11 @@ class TeamMaintenance(Maintenance):
             return plan
         uids = [grave.uid for grave in plan.tombstones]
         with self.store.reading() as tx:
-            for grave in plan.tombstones:
-                if isinstance(grave, Tombstone) and grave.kind == "conversation":
-                    uids += [message.uid for message in each_message_of(tx, grave.uid)]
+            self.recorder().changing(tx, plan.tombstones)
+            whole = [
+                grave for grave in plan.tombstones if isinstance(grave, Tombstone) and grave.kind == "conversation"
+            ]
+            uids += messages_within(tx, [grave.uid for grave in whole])
         return replace(plan, copies=tuple(self.reach.copies(uids)))
 
     def forget(self, doomed: ForgetPlan, progress: Callable[[int, int], None] = lambda _done, _all: None) -> Forgotten:

@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harken.engine.engine import Harken
 from harken.engine.parts import lazy_part
-from harken.errors import SpaceReadOnlyError
+from harken.errors import ForeignRecordError, SpaceReadOnlyError
 from harken.model.conversations import (
     Conversation,
     CoreFact,
     Event,
     Labelled,
     Message,
-    MessageType,
     Role,
     SavedRecord,
-    Trust,
+    Tombstone,
 )
 from harken.model.marks import Rated
 from harken.model.team import Access, Speaker, TeamSpace
 from harken.storage.ports import Store, Transaction
-from harken.storage.team.origins import RecordOrigin, note_origins
+from harken.storage.positions import conversations_of_messages, message_counts, messages_within
+from harken.storage.records.marks import own_label
+from harken.storage.records.rows import TOPIC, kept_times
+from harken.storage.records.rules import RULES
+from harken.storage.state import core_facts
+from harken.storage.team.origins import NamedOrigin, RecordOrigin, drop_origins, note_origins, origins_of
+from harken.storage.team.spaces import list_grants
+from harken.storage.team.tables import TeamTransaction
 
 if TYPE_CHECKING:
     from harken.config.settings import Settings
@@ -50,6 +55,7 @@ if TYPE_CHECKING:
 # What is noted of a conversation's label, beside the conversation: its id, and this.
 LABEL = "#label"
 CORE, LABELLED, RATED = "core", "labelled", "rated"
+CONVERSATION, EXCHANGE, MESSAGE = "conversation", "exchange", "message"
 
 
 class ReadOnlySpace:
@@ -83,10 +89,51 @@ class Seat:
     space: TeamSpace
     access: Access
 
+    @property
+    def is_unmarked(self) -> bool:
+        """Whether nobody's name is noted of what is written."""
+        return self.space.is_private or self.speaker.is_operator
+
+    def others(self, tx: Transaction, uids: Collection[str]) -> dict[str, NamedOrigin | None]:
+        """Those of the records that somebody else has brought; None of what nobody knows, for who administers nothing.
+
+        A copy was brought by whoever said it and by whoever shared it.
+        """
+        if self.is_unmarked or not uids:
+            return {}
+        known, me = origins_of(TeamTransaction(tx.connection, self.space.team), uids), self.speaker.principal.id
+        found = {uid: known.get((self.space.id, uid)) for uid in uids}
+        return {
+            uid: named
+            for uid, named in found.items()
+            if (me not in (named.origin.principal, named.origin.sharer) if named else not self.administers)
+        }
+
+    @property
+    def administers(self) -> bool:
+        """Whether they may change anything in the space."""
+        return self.access.allows(Access.ADMIN)
+
+    def require_own(self, tx: Transaction, events: Sequence[Event]) -> None:
+        """Pass if events change or forget nothing that others have brought, or the speaker administers the space.
+
+        Raises:
+            ForeignRecordError: names who may.
+        """
+        if self.is_unmarked or self.administers or not (others := self.others(tx, list(_changed(tx, events)))):
+            return
+        uid, named = next(iter(others.items()))
+        team = TeamTransaction(tx.connection, self.space.team)
+        admins = [grant.name for grant in list_grants(team, self.space.id) if grant.access is Access.ADMIN]
+        raise ForeignRecordError(uid, self.space.name, named.principal or named.sharer if named else "", admins)
+
     def note(self, tx: Transaction, events: Sequence[Event]) -> None:
         """Note who has brought records into a shared space, in the transaction that writes them."""
-        if self.space.is_private or self.speaker.is_operator:
+        if self.is_unmarked:
             return
+        gone = [event.uid for event in events if isinstance(event, CoreFact) and event.value is None]
+        if gone:
+            drop_origins(TeamTransaction(tx.connection, self.space.team), self.space.id, gone)
         whose = self.speaker.principal.id
         found = [
             RecordOrigin(self.space.id, uid, kind, whose, at)
@@ -95,6 +142,28 @@ class Seat:
             for uid, kind, at in [written]
         ]
         note_origins(tx, self.space.team, found)
+
+
+def _changed(tx: Transaction, events: Sequence[Event]) -> Iterator[str]:
+    """The ids of what is there and would be changed or forgotten; not of what is nobody's, as topics."""
+    saved = [event for event in events if isinstance(event, SavedRecord) and event.source != TOPIC]
+    for source in {event.source for event in saved}:
+        yield from kept_times(tx, source, [event.uid for event in saved if event.source == source])
+    graves = [event for event in events if isinstance(event, Tombstone)]
+    if graves:
+        yield from conversations_of_messages(tx, [grave.uid for grave in graves if grave.kind == MESSAGE])
+        whole = list(message_counts(tx, [grave.uid for grave in graves if grave.kind == CONVERSATION]))
+        yield from [*whole, *messages_within(tx, whole)]
+    for event in events:
+        if isinstance(event, Labelled):
+            before = own_label(tx, event.conversation_uid).label or Labelled(event.conversation_uid, event.at)
+            # To add tags takes nothing from anybody.
+            if (before.title, before.project) != (event.title, event.project) or set(before.tags) - set(event.tags):
+                yield event.conversation_uid
+        elif isinstance(event, CoreFact) and event.section == RULES:
+            yield event.key.rpartition(".")[0]
+        elif isinstance(event, CoreFact) and any(fact.uid == event.uid for fact in core_facts(tx, event.section)):
+            yield event.uid
 
 
 def _written(event: Event) -> tuple[str, str, datetime] | None:
@@ -136,7 +205,8 @@ class TeamMemory(Harken):
 
         base = self._base.recorder
         ports = self.store, base.journal, base.redactor, base.config, base.min_message_tokens
-        return Recorder(*ports, wake=base.wake, now=base.now, written=self.seat.note)
+        rights: Any = {"changing": self.seat.require_own, "written": self.seat.note, "others": self.seat.others}
+        return Recorder(*ports, wake=base.wake, now=base.now, **rights)
 
     @lazy_part
     def spaces(self) -> Spaces:
@@ -238,29 +308,12 @@ class TeamMemory(Harken):
         space, found = self.reach.first(lambda: Harken.show(self, uid, reach), lambda there: there.show(uid, reach))
         return told_surroundings(self.reach, space, found)
 
-    def record_message(
-        self,
-        conversation: str,
-        role: Role | str,
-        text: str,
-        *,
-        channel: str = "library",
-        author: str | None = None,
-        type: MessageType | str = MessageType.TEXT,
-        call_id: str | None = None,
-        tool_name: str | None = None,
-        directory: str | Path | None = None,
-        trust: Trust | None = None,
-        metadata: Mapping[str, Any] | None = None,
-        once: str | None = None,
-    ) -> Message:
-        """Record one message; in a shared space, a person's is said by whoever's key it is."""
-        if not self.seat.space.is_private and Role.of(role) is Role.USER:
-            name = self.seat.speaker.principal.name
-            author = name if author in (None, name) else f"{author}, by {name}"
-        given: dict[str, Any] = {"call_id": call_id, "tool_name": tool_name, "directory": directory, "trust": trust}
-        options = {"channel": channel, "author": author, "type": type, "metadata": metadata, "once": once, **given}
-        return super().record_message(conversation, role, text, **options)
+    def _author(self, role: Role, named: str | None) -> str | None:
+        """In a shared space, a person's words are said by whoever's key it is."""
+        name = self.seat.speaker.principal.name
+        if self.seat.space.is_private or role is not Role.USER:
+            return named
+        return name if named in (None, name) else f"{named}, by {name}"
 
     @property
     def settings(self) -> Settings:

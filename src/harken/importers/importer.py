@@ -15,7 +15,7 @@ from harken.importers.transcript import OWN_FORMATS, ConversationPart, Portion, 
 from harken.importers.workers import Read, readers
 from harken.log import Log
 from harken.model.conversations import Trust
-from harken.record.forget import ForgetPlan, Forgotten, forget
+from harken.record.forget import ForgetPlan, Forgotten
 from harken.record.recorder import Batch, Recorder
 from harken.storage.ports import StoredSpace
 from harken.storage.state import ImportState, get_import_state, put_import_state
@@ -134,7 +134,7 @@ class Importer:
             raise plan
         if plan is None:
             recorder = self.recorder
-            erase = self.forget or (lambda doomed: forget(recorder.store, recorder.journal, doomed, recorder.ingest))
+            erase = self.forget or recorder.forget_planned
             for merged, offset in merge_export(recorder, file, erase, self.as_mine, self.space):
                 report.add(merged)
                 show(offset)

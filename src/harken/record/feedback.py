@@ -69,7 +69,14 @@ class Feedback:
     recorder: Recorder
 
     def rate(
-        self, uid: str, verdict: Verdict | str, *, by: str = OWNER, question: str = "", given_to: str = ""
+        self,
+        uid: str,
+        verdict: Verdict | str,
+        *,
+        by: str = OWNER,
+        question: str = "",
+        given_to: str = "",
+        once: str = "",
     ) -> Judged:
         """Judge something that was recalled: it counts a little more or less from now on, never by more than a fifth.
 
@@ -83,6 +90,7 @@ class Feedback:
             by: `owner`, `agent` or `answer`.
             question: what was asked, where it is not the one that is known.
             given_to: the whole id of the conversation in which it came back; empty for the one in which it did last.
+            once: the caller's own name for this very verdict; given again under it, it counts once.
         Raises:
             NotFoundError: the id names nothing that may be judged, or several things.
             UsageError: there is no such verdict.
@@ -98,7 +106,7 @@ class Feedback:
         def rated(_tx: Transaction, _ingest: object) -> Sequence[Rated]:
             moment, place = self.recorder.now(), (given.conversation_uid if given else "")
             known = about.uid if about and not asked else ""
-            own = self.recorder.new_uid()
+            own = self.recorder.new_uid("rated", once)
             return [Rated(own, folder, ref, Verdict(verdict), by, moment, place, known, asked)]
 
         self.recorder.admit([folder], rated)

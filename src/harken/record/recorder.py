@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -25,8 +25,8 @@ from harken.model.conversations import (
     Segment,
     Titled,
 )
-from harken.record.forget import Forgotten, forget, plan_saved
-from harken.record.ids import conversation_uid, new_uid
+from harken.record.forget import ForgetPlan, Forgotten, forget, plan_saved
+from harken.record.ids import conversation_uid, derived_uid, new_uid
 from harken.record.prepared import NewConversation as NewConversation
 from harken.record.prepared import NewMessage as NewMessage
 from harken.record.prepared import Prepared, Preparer
@@ -103,6 +103,7 @@ class _Writing:
         `checked` says that none was applied before and none is of something forgotten.
         """
         journal, appended = self.recorder.journal, list[Appended]()
+        self.recorder.changing(self.tx, events)
         if journal is not None and events:
             repair = partial(self._bring_in, journal)
             appended = journal.append(events, lambda path: self._held(path).get(path, 0), repair)
@@ -180,7 +181,9 @@ class Recorder:
     Args:
         journal: None where the database itself is the truth (PostgreSQL, or a store in memory).
         wake: called after every commit that leaves work behind; must not block.
+        changing: called with events before they are written or carried out; raises where whoever writes may not.
         written: called with all events in the transaction that has written them.
+        others: which records of a shared space somebody else has brought.
     """
 
     store: Store
@@ -190,7 +193,9 @@ class Recorder:
     min_message_tokens: int
     wake: Callable[[], None] = lambda: None
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    changing: Callable[[Transaction, Sequence[Event]], None] = lambda _tx, _events: None
     written: Callable[[Transaction, Sequence[Event]], None] = lambda _tx, _events: None
+    others: Callable[[Transaction, Collection[str]], Collection[str]] = lambda _tx, _uids: ()
     preparer: Preparer = field(init=False)
 
     def __post_init__(self) -> None:
@@ -310,15 +315,23 @@ class Recorder:
         """Forget saved records for good: rows, full text, vectors and journal; their ids remain as tombstones."""
         with self.store.reading() as tx:
             plan = plan_saved(tx, source, uids, self.now())
-        return forget(self.store, self.journal, plan, self.ingest)
+        return self.forget_planned(plan)
+
+    def forget_planned(
+        self, plan: ForgetPlan, progress: Callable[[int, int], None] = lambda _done, _all: None
+    ) -> Forgotten:
+        """Forget for good what was planned; see `harken.record.forget.forget`."""
+        with self.store.reading() as tx:
+            self.changing(tx, plan.tombstones)
+        return forget(self.store, self.journal, plan, self.ingest, progress)
 
     def clean(self, value: Any) -> Any:
         """A value as it may be kept: secrets taken out, and characters that no database knows."""
         return self.redactor.redact_value(sound_value(value))[0]
 
-    def new_uid(self) -> str:
-        """An id for a record that comes into being now."""
-        return new_uid(self.now())
+    def new_uid(self, kind: str = "", once: str = "") -> str:
+        """An id for a record that comes into being now; by the caller's own name for the call always the same one."""
+        return derived_uid(kind, once) if once else new_uid(self.now())
 
     def ingest(self, tx: Transaction) -> Ingest:
         """Make what turns events into rows, with this recorder's rules."""

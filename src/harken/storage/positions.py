@@ -212,6 +212,13 @@ def conversations_of_messages(tx: Transaction, uids: Sequence[str]) -> dict[str,
     return {row[0]: row[1] for row in rows_in(tx, statement, messages.c.uid, uids)}
 
 
+def messages_within(tx: Transaction, conversation_uids: Sequence[str]) -> list[str]:
+    """The ids of all messages of conversations."""
+    within = messages.join(conversations, refers(messages.c.conversation_id, conversations))
+    statement = select(messages.c.uid).select_from(within).where(messages.c.tenant == tx.tenant)
+    return [row[0] for row in rows_in(tx, statement, conversations.c.uid, conversation_uids)]
+
+
 def message_counts(tx: Transaction, uids: Sequence[str]) -> dict[str, int]:
     """Those of the conversations that are there, with the number of messages of each."""
     statement = (

@@ -271,7 +271,7 @@ OPERATIONS = (
         "experience_start",
         "Write down what you are about to try: goal, hypothesis, action and prediction. One is active at a time.",
         StartArguments,
-        lambda harken, wanted, caller: harken.experiences.start(**wanted.given(harken, caller)),
+        lambda harken, wanted, caller: harken.experiences.start(**wanted.given(harken, caller), once=caller.once),
         "Begin an experience",
         effect=Effect.ADDS,
         scope="remember",

@@ -82,7 +82,9 @@ def _rate(harken: Harken, wanted: JudgeArguments, verdict: str, caller: Caller, 
     is_number = caller.is_owner and wanted.id.isdecimal() and len(wanted.id) < _SHORTEST_ID
     uid = id_listed(harken, wanted.id) if is_number else wanted.id
     by = OWNER if caller.is_owner else AGENT
-    return harken.feedback.rate(uid, Verdict(verdict), by=by, question=wanted.question, given_to=given_to)
+    return harken.feedback.rate(
+        uid, Verdict(verdict), by=by, question=wanted.question, given_to=given_to, once=caller.once
+    )
 
 
 def _show_judged(printer: Printer, found: Judged) -> None:

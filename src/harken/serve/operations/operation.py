@@ -66,7 +66,7 @@ class Caller:
         is_owner: whether the owner of the memory types it, at the command line or in a chat.
         talk: the conversation of the chat in which it is typed.
         progress: told (done, in all) by operations that take long.
-        once: the caller's own name for this very call, empty without one: a message recorded by it is kept once.
+        once: the caller's own name for this very call, empty without one: ids of what it makes are made of it.
     """
 
     directory: Path | None = None

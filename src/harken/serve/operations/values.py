@@ -140,7 +140,7 @@ OPERATIONS = (
         "value_add",
         "Keep a principle, if the experiences of its cluster bear it out.",
         AddValueArguments,
-        lambda harken, wanted, _caller: harken.values.add(wanted.text, wanted.cluster_id),
+        lambda harken, wanted, caller: harken.values.add(wanted.text, wanted.cluster_id, once=caller.once),
         "Add a value",
         AddedAnswer,
         lambda found, _wanted: AddedAnswer(id=found.uid),

@@ -293,11 +293,11 @@ def _create_key(member: TeamMember, wanted: NewKeyArguments, _caller: Caller) ->
     return member.team.create_key(member.speaker, wanted.principal, scopes, spaces, expires).view()
 
 
-def _create_principal(member: TeamMember, wanted: NewPrincipalArguments, _caller: Caller) -> dict[str, Any]:
+def _create_principal(member: TeamMember, wanted: NewPrincipalArguments, caller: Caller) -> dict[str, Any]:
     from harken.model.team import PrincipalKind
 
     kind = PrincipalKind.of(wanted.kind)
-    return member.team.create_principal(member.speaker, wanted.name, kind, wanted.email).view()
+    return member.team.create_principal(member.speaker, wanted.name, kind, wanted.email, once=caller.once).view()
 
 
 def _grant(member: TeamMember, wanted: GrantArguments, _caller: Caller) -> dict[str, Any]:
@@ -359,7 +359,9 @@ OPERATIONS = (
         "space_create",
         "Make a space to share things in.",
         NewSpaceArguments,
-        lambda member, wanted, _caller: member.team.create_space(member.speaker, wanted.name, wanted.retention_days),
+        lambda member, wanted, caller: member.team.create_space(
+            member.speaker, wanted.name, wanted.retention_days, caller.once
+        ),
         "Make a space",
         SpaceView,
         effect=Effect.ADDS,

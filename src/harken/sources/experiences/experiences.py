@@ -112,16 +112,19 @@ class Experiences:
         directory: str | Path | None = None,
         agent: str = DEFAULT_AGENT,
         session: str = "",
+        once: str = "",
     ) -> Experience:
         """Begin an experience, in the project of a working directory or in none.
 
-        Goal, hypothesis, action and prediction have up to 1,000 characters; an orphan is known by its session.
+        Goal, hypothesis, action and prediction have up to 1,000 characters; an orphan is known by its session. `once`
+        is the caller's own name for this very call: what it has begun already is not begun again.
 
         Raises:
             UsageError: another one is active, or a value is not possible.
         """
         texts = {"goal": goal, "hypothesis": hypothesis, "action": action, "prediction": prediction}
-        return self._start(identify_project(directory), agent, session, domain, strategy, texts)
+        uid = self.recorder.new_uid(EXPERIENCE, once)
+        return self._start(identify_project(directory), agent, session, domain, strategy, texts, uid)
 
     def update(
         self,
@@ -144,7 +147,7 @@ class Experiences:
         given = {"hypothesis": hypothesis, "action": action, "prediction": prediction, "strategy": strategy}
         changes = {name: value.strip() for name, value in given.items() if value is not None}
         with self.recorder.saving(EXPERIENCE) as records:
-            kept = _found(records.tx, uid, directory, agent)
+            kept = self._found(records.tx, uid, directory, agent)
             changed = read_experience(kept).changed(self.recorder.now(), changes, note.strip())
             return _save(records, changed, kept.project)
 
@@ -173,10 +176,10 @@ class Experiences:
         if status is not None and status not in OUTCOMES:
             raise UsageError(f"status must be one of {', '.join(OUTCOMES)}, not '{status}'.")
         with self.store.reading() as tx:
-            since = read_experience(_found(tx, uid, directory, agent)).attempted_at
+            since = read_experience(self._found(tx, uid, directory, agent)).attempted_at
         see_checks(self.store, since)
         with self.recorder.saving(EXPERIENCE) as records:
-            kept = _found(records.tx, uid, directory, agent)
+            kept = self._found(records.tx, uid, directory, agent)
             one = read_experience(kept)
             outcome = _outcome(status, result.strip(), _suggestion(records.tx, one), self.recorder.now())
             ended = one.resolved(outcome, surprise.strip(), root_cause, lesson)
@@ -187,7 +190,7 @@ class Experiences:
     ) -> Active | None:
         """The active experience, if any, with what a test or build has said of it; an orphan if of another session."""
         with self.store.reading() as tx:
-            kept = _active(tx, identify_project(directory), agent)
+            kept = self._active(tx, identify_project(directory), agent)
         if kept is None:
             return None
         one = read_experience(kept)
@@ -212,7 +215,7 @@ class Experiences:
             NotFoundError: there is none.
         """
         with self.recorder.saving(EXPERIENCE) as records:
-            kept = _found(records.tx, uid, directory, agent)
+            kept = self._found(records.tx, uid, directory, agent)
             one = read_experience(kept)
             if one.outcome is not None:
                 raise UsageError(f"Experience {one.uid} is {one.status} already; only an active one can be adopted.")
@@ -329,25 +332,43 @@ class Experiences:
         domain: str,
         strategy: str,
         texts: Mapping[str, str],
-        uid: str = "",
+        uid: str,
         note: str = "",
     ) -> Experience:
         moment = self.recorder.now()
         statements: dict[str, Any] = {name: text.strip() for name, text in texts.items()}
         notes = (Note(moment, note),) if note else ()
         new = Experience(
-            uid or self.recorder.new_uid(), project.key if project else "", agent, session, moment, moment, moment,
+            uid, project.key if project else "", agent, session, moment, moment, moment,
             domain, strategy, **statements, notes=notes,
         )  # fmt: skip
         check_experience(new)
         with self.recorder.saving(EXPERIENCE) as records:
-            other = _active(records.tx, project, agent)
+            if done := find_kept(records.tx, EXPERIENCE, [uid]):
+                return read_experience(done[uid])
+            other = self._active(records.tx, project, agent)
             if other is not None:
                 raise UsageError(
                     f"Experience {other.uid} is active for {agent}. End it first: harken experience resolve, or go "
                     "on with it: harken experience adopt"
                 )
             return _save(records, new, project)
+
+    def _active(self, tx: Transaction, project: ProjectIdentity | None, agent: str) -> SavedRecord | None:
+        """The experience under way; in a shared space, of those of agents of that name the one of whoever asks."""
+        key = project.key if project else ""
+        found = list_experiences(tx, _MOST_LISTED, status=ExperienceStatus.ACTIVE.value, project=key, agent=agent)
+        theirs = self.recorder.others(tx, [one.uid for one in found])
+        return next((one for one in found if one.uid not in theirs), None)
+
+    def _found(self, tx: Transaction, uid: str | None, directory: str | Path | None, agent: str) -> SavedRecord:
+        if uid is not None:
+            return _named(tx, uid)
+        active = self._active(tx, identify_project(directory), agent)
+        if active is None:
+            raise NotFoundError(f"No experience is active here for {agent}. Begin one: harken experience start")
+        # Read anew: what lists experiences does not know by which other names their project goes.
+        return _named(tx, active.uid)
 
 
 def _save(records: RecordTransaction, one: Experience, project: ProjectIdentity | None) -> Experience:
@@ -370,21 +391,6 @@ def _suggestion(tx: Transaction, one: Experience) -> Suggestion | None:
     return None if check is None else suggestion_of(one, check)
 
 
-def _active(tx: Transaction, project: ProjectIdentity | None, agent: str) -> SavedRecord | None:
-    key = project.key if project else ""
-    return next(iter(list_experiences(tx, 1, status=ExperienceStatus.ACTIVE.value, project=key, agent=agent)), None)
-
-
 def _named(tx: Transaction, beginning: str) -> SavedRecord:
     uid = kept_uid(tx, EXPERIENCE, beginning)
     return find_kept(tx, EXPERIENCE, [uid])[uid]
-
-
-def _found(tx: Transaction, uid: str | None, directory: str | Path | None, agent: str) -> SavedRecord:
-    if uid is not None:
-        return _named(tx, uid)
-    active = _active(tx, identify_project(directory), agent)
-    if active is None:
-        raise NotFoundError(f"No experience is active here for {agent}. Begin one: harken experience start")
-    # Read anew: what lists experiences does not know by which other names their project goes.
-    return _named(tx, active.uid)

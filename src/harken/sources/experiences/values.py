@@ -165,8 +165,10 @@ class Values:
         limit = float(of_members.mean() + DEVIATIONS * of_members.std())
         return Validity(one.uid, float(vectors[0] @ one.centroid), float(away[0]), limit, nearest.uid)
 
-    def add(self, text: str, cluster_id: str) -> Value:
+    def add(self, text: str, cluster_id: str, *, once: str = "") -> Value:
         """Keep a value that its cluster bears out, with the cluster and members that it came from.
+
+        `once` is the caller's own name for this very call: what it has added already is not added again.
 
         Raises:
             UsageError: the text is empty, too long, or too far from the cluster.
@@ -183,7 +185,10 @@ class Values:
                 f"The value is nearer to {validity.nearest} than to {cluster_id}. Add it there: "
                 f"harken values add {validity.nearest}"
             )
+        uid = self.recorder.new_uid(VALUE, once)
         with self.recorder.saving(VALUE) as records:
+            if done := find_kept(records.tx, VALUE, [uid]):
+                return read_value(done[uid])
             one = _cluster(records.tx, cluster_id)
             members = tuple(uid for uid, _ in one.members)
             kept = find_kept(records.tx, EXPERIENCE, members).values()
@@ -191,7 +196,7 @@ class Values:
             # What several projects bear out belongs to none.
             project = projects.pop() if len(projects) == 1 else None
             value = Value(
-                uid=self.recorder.new_uid(),
+                uid=uid,
                 project=project.key if project else "",
                 created_at=self.recorder.now(),
                 text=text.strip(),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -174,7 +174,7 @@ class Memories:
         with self.recorder.saving(SOURCE) as records:
             moment, uid = self.recorder.now(), self.recorder.new_uid()
             new = Memory(uid, text, kind, weight or 0.0, own_tags, moment, moment, project, trust)
-            saved, changed = _reconciled(records.tx, new, weight, similarities)
+            saved, changed = _reconciled(records.tx, new, weight, similarities, self.recorder.others)
             if changed:
                 saved = replace(saved, memory=memory_of(records.save(*map(kept_memory, changed))))
             return saved
@@ -373,14 +373,25 @@ class Memories:
 
 
 def _reconciled(
-    tx: Transaction, new: Memory, importance: float | None, similarities: Mapping[int, float]
+    tx: Transaction,
+    new: Memory,
+    importance: float | None,
+    similarities: Mapping[int, float],
+    others: Callable[[Transaction, Collection[str]], Collection[str]],
 ) -> tuple[SavedMemory, list[Memory]]:
-    """The new memory merged into one that says the same, or in place of those that it says anew; and what to write."""
+    """The new memory merged into one that says the same, or in place of those that it says anew; and what to write.
+
+    What somebody else has brought stays as it is: said anew it stands beside that, said the same it is known already.
+    """
     project_id = None if new.project is None else ensure_project(tx, new.project)
     standing = standing_memories(tx, new.category, project_id)
     compared = {one.uid: similarities[one.entry_id] for one in standing if one.entry_id in similarities}
     alike = find_alike(new.content, new.category, {one.uid: one.content for one in standing}, compared)
     known = find_kept(tx, SOURCE, [one.uid for one in alike])
+    theirs = others(tx, list(known))
+    if alike and alike[0].why == SAME and alike[0].uid in theirs:
+        return SavedMemory(memory_of(known[alike[0].uid]), "merged", (alike[0],)), []
+    alike = [one for one in alike if one.uid not in theirs]
     older = [memory_of(known[one.uid]) for one in alike]
     if alike and alike[0].why == SAME:
         first = older[0]

@@ -88,7 +88,8 @@ def test_a_value_is_kept_where_its_cluster_bears_it_out(harken: Harken) -> None:
     assert (validity.nearest, validity.is_valid) == (one.uid, True)
     assert validity.similarity == pytest.approx(1 - validity.distance**2 / 2, abs=1e-5)
     whole = _full(members)
-    value = harken.values.add(whole, one.uid)
+    value = harken.values.add(whole, one.uid, once="mine")
+    assert harken.values.add(whole, one.uid, once="mine") == value, "a call that is repeated adds nothing"
     assert (value.cluster_id, value.cluster_size, value.axis) == (one.uid, 8, "full")
     assert set(value.members) == {member.experience.uid for member in members}
     assert (value.domains, value.strategies) == (("debugging",), ("systematic-elimination",))
