@@ -18,6 +18,7 @@ from cluster_server import ClusterServer, running_cluster
 from command_line import CommandLine, warm_start
 from harken.storage.open import open_store
 from postgres_server import CHOSEN, PostgresServer, running_server
+from shared_statements import share_statements
 from warm_start import MEASURED
 
 # Before any test module imports a part of it.
@@ -26,6 +27,7 @@ pytest.register_assert_rewrite("harken.testing.store_conformance")
 # A slow machine is no bug: no time limits on examples.
 settings.register_profile("harken", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("harken")
+share_statements()
 
 _tenants = itertools.count(1)
 _FURTHER_CASE = pytest.StashKey[bool]()

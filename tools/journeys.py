@@ -1,6 +1,6 @@
 """How many files of the house a request touches, and how deep its calls go.
 
-    python tools/journeys.py [--json] [--check]
+    python tools/journeys.py [--json] [--check] [--show "remember"]
 
 Five journeys are taken on a small store, each warmed up once, and counted by a profiler on every thread: files of
 `src/harken` in which a function was called, and the longest chain of such calls. Few files and a shallow stack are what
@@ -46,19 +46,27 @@ class Trace:
     """What a journey touched: functions by file, and its deepest chain of calls."""
 
     functions: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
-    deepest: int = 0
-    _depth: threading.local = field(default_factory=threading.local)
+    chain: tuple[str, ...] = ()
+    _stack: threading.local = field(default_factory=threading.local)
+
+    @property
+    def deepest(self) -> int:
+        """How many calls its longest chain has."""
+        return len(self.chain)
 
     def profile(self, frame: FrameType, event: str, _argument: object) -> None:
         """See `sys.setprofile`."""
         name = frame.f_code.co_filename
         if event not in ("call", "return") or not name.startswith(HOUSE):
             return
-        depth = getattr(self._depth, "calls", 0) + (1 if event == "call" else -1)
-        self._depth.calls = max(depth, 0)
+        calls: list[str] = vars(self._stack).setdefault("calls", [])
         if event == "call":
-            self.functions[name.removeprefix(f"{HOUSE}/")].add(frame.f_code.co_qualname)
-            self.deepest = max(self.deepest, depth)
+            file, function = name.removeprefix(f"{HOUSE}/"), frame.f_code.co_qualname
+            self.functions[file].add(function)
+            calls.append(f"{file} {function}")
+            self.chain = tuple(calls) if len(calls) > self.deepest else self.chain
+        elif calls:
+            calls.pop()
 
 
 @contextmanager
@@ -156,11 +164,22 @@ def journeys(folder: Path, server: ChatServer) -> Iterator[tuple[str, Trace]]:
             yield name, trace
 
 
+def show(trace: Trace) -> None:
+    """Print the functions of each file, then each call of the deepest chain."""
+    for file, names in sorted(trace.functions.items()):
+        print(f"{file:<40} {len(names):>2}  {', '.join(sorted(names))}")
+    print()
+    for depth, call in enumerate(trace.chain, start=1):
+        print(f"{depth:>2}  {call}")
+    print()
+
+
 def main() -> None:
     """Print each journey beside its limits; with `--check`, exit with 1 where one is over them."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true", help="Print JSON.")
     parser.add_argument("--check", action="store_true", help="Exit with 1 where a journey is over its limits.")
+    parser.add_argument("--show", metavar="JOURNEY", choices=LIMITS, help="Print its files and its deepest chain.")
     wanted = parser.parse_args()
     rows = {}
     with tempfile.TemporaryDirectory() as folder, ChatServer() as server:
@@ -168,6 +187,8 @@ def main() -> None:
         for name, trace in journeys(Path(folder), server):
             functions = sum(len(names) for names in trace.functions.values())
             rows[name] = {"files": len(trace.functions), "functions": functions, "depth": trace.deepest}
+            if name == wanted.show:
+                show(trace)
     if wanted.json:
         print(json.dumps(rows, indent=2))
     else:

@@ -101,6 +101,7 @@ class SettingsSection:
             raise SettingsError(problems)
 
     @classmethod
+    @cache
     def hints(cls) -> Mapping[str, Any]:
         """Return the annotation of each setting, in the order of the class."""
         return get_type_hints(cls)

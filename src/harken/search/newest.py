@@ -69,10 +69,8 @@ class _Clause:
         bare = phrases("change", "now").sub(" ", bare) if is_new else bare
         words = tuple(word.lower() for word in WORD.findall(bare))
         plain = [word for word in words if not any(map(str.isdigit, word)) and "'" not in word]
-        said, told = (
-            _begun(word for word in each if word not in STOP_WORDS) for each in (plain, distinctive_terms(plain))
-        )
         left = frozenset(_behind(text, "left") if "left" in sections else ())
+        said, told = _begun(plain), _begun(distinctive_terms(plain))
         return cls(words, said, told, values, is_new or bool(left), left)
 
     def corrects(self, earlier: _Clause) -> bool:
@@ -169,11 +167,12 @@ def _values_may_differ(one: str, two: str) -> bool:
 
 @lru_cache(maxsize=512)
 def _stems(text: str) -> frozenset[str]:
-    return _begun(word for word in WORD.findall(text.lower()) if word not in STOP_WORDS)
+    return _begun(WORD.findall(text.lower()))
 
 
 def _begun(words: Iterable[str]) -> frozenset[str]:
-    return frozenset(word[:_STEM] for word in words)
+    """The beginnings of words but stop words."""
+    return frozenset(word[:_STEM] for word in words if word not in STOP_WORDS)
 
 
 @lru_cache(maxsize=512)
@@ -198,15 +197,16 @@ def _openings(section: str) -> frozenset[str]:
 @lru_cache(maxsize=512)
 def _clauses(text: str) -> tuple[_Clause, ...]:
     unsaid = word_lists("courtesies/any_language")["questions"] | word_lists("change")["supposed"]
-    found = []
+    sections, found = _sections(text), []
     for sentence in split_sentences(text):
         parts = _CLAUSE.split(sentence)
         if sentence.rstrip().endswith(("?", "？")):
             parts.pop()
-        begun = [(part, re.search(r"\w+", part.lower())) for part in parts]
-        found += [part for part, first in begun if first and first[0] not in unsaid]
-    sections = _sections(text)
-    return tuple(_Clause.of(part, sections) for part in found)
+        for part in parts:
+            first = re.search(r"\w+", part.lower())
+            if first and first[0] not in unsaid:
+                found.append(_Clause.of(part, sections))
+    return tuple(found)
 
 
 @lru_cache(maxsize=512)
