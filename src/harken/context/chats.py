@@ -10,7 +10,7 @@ from pathlib import Path
 from harken.config.settings import Settings
 from harken.context.builder import ContextBuilder, ContextSession
 from harken.context.layers import ChatContext, ContextMessage, LayerName, Pending
-from harken.context.past import known_quotes, latest_quotes, saved_quotes
+from harken.context.past import SAVED, foresee_saved, known_quotes, latest_quotes, saved_quotes
 from harken.context.render import ASKED, Quote, recall_quotes
 from harken.context.rules import RULE_SAID, rule_quotes
 from harken.context.task_history import last_runs
@@ -23,17 +23,25 @@ from harken.model.lookups import Retrieval
 from harken.record.ids import conversation_uid
 from harken.record.recorder import Recorder
 from harken.record.scope import scope_of
-from harken.search.past import PastConversations, PastRecall
+from harken.search.past import PAST, PastConversations, PastRecall
 from harken.search.query import Query, asks_nothing, is_small_talk, parse_query
 from harken.search.recall import AutoRag, Recall
 from harken.search.retrieval_log import RetrievalLog
 from harken.search.search import Searcher
 from harken.search.session import SearchSession, attempted
 from harken.search.union import facts_told_apart
-from harken.storage.conversations import begins_with, find_conversation, newest_conversation, newest_segment
+from harken.storage.conversations import (
+    begins_with,
+    conversation_question,
+    find_conversation,
+    newest_conversation,
+    newest_segment,
+)
 from harken.storage.enrichment.segments import count_left, has_left, note_left
 from harken.storage.past import list_retrievals
-from harken.storage.projects import ProjectScope
+from harken.storage.ports import Transaction
+from harken.storage.projects import ProjectScope, projects_question
+from harken.storage.records.rules import rules_question
 from harken.storage.state import INJECTIONS, core_facts, given_to, note_given, note_recall
 
 # Messages; until then auto-RAG alone brings them back.
@@ -192,20 +200,35 @@ class Chats:
         nothing: `retrievals.write` is for whoever called it, once the answer is given.
         """
         query = parse_query(prompt)
-        with self._about(conversation_uid, directory, by_words) as searches:
-            if not is_small_talk(query):
-                # The model is at work while rows are read.
-                with attempted("vectors", []):
-                    searches.begin(query)
+        with self._about(conversation_uid, directory, by_words, query) as searches:
             rules = self._rules(searches, query, conversation_uid)
             quotes = [*rules, *self._quotes(searches, prompt, query, conversation_uid)]
         return sorted(quotes, key=lambda quote: (quote.source != ASKED, bool(quote.project)))
 
     @contextmanager
-    def _about(self, conversation_uid: str, directory: str | Path | None, by_words: bool) -> Iterator[SearchSession]:
-        project = self.newest(conversation_uid).project if directory is None and conversation_uid else None
-        with self._sessions.open(self._projects(project, directory)) as searches:
-            searches.by_words = by_words
+    def _about(
+        self, conversation_uid: str, directory: str | Path | None, by_words: bool, query: Query | None = None
+    ) -> Iterator[SearchSession]:
+        """A session that sees what the directory's project does, or else the conversation's own."""
+        with self._sessions.open() as searches:
+            searches.by_words, searches.seen_from = by_words, (conversation_uid, str(directory or ""))
+            own = conversation_uid if directory is None else ""
+
+            def ahead(tx: Transaction, _there: SearchSession) -> None:
+                asked = rules_question(tx), projects_question(tx), conversation_question(tx, own)
+                tx.dialect.foresee(tx.connection, *asked[: 3 if own else 2])
+
+            searches.look_ahead("projects", ahead)
+            if query is not None and not is_small_talk(query):
+                searches.look_ahead(SAVED, lambda tx, there: foresee_saved(tx, there, query))
+                searches.look_ahead(PAST, lambda tx, there: self._past.foresee(tx, there, query, conversation_uid))
+                # The model is at work while rows are read.
+                with attempted("vectors", []):
+                    searches.begin(query)
+            with searches.view.reading() as tx:
+                known = find_conversation(tx, own) if own else None
+            project = known.project if known else None
+            searches.projects = scope_of(searches.view, self._settings().rag.scope, project, directory)
             yield searches
 
     def _quotes(self, searches: SearchSession, prompt: str, query: Query, conversation_uid: str) -> list[Quote]:

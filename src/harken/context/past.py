@@ -24,12 +24,12 @@ from harken.search.candidates import other_project
 from harken.search.past import PastRecall
 from harken.search.query import Query
 from harken.search.relevance import Gate, RareWords
-from harken.search.search import Searcher
-from harken.search.session import SearchSession
+from harken.search.search import Searcher, foresee_search
+from harken.search.session import LookAhead, SearchSession
 from harken.search.union import in_one_order, trust_here, whose
 from harken.sources.searches import item_of
 from harken.storage.conversations import messages_of_exchange
-from harken.storage.entries import present_sources, row_scope
+from harken.storage.entries import present_sources, row_scope, sources_question
 from harken.storage.past import latest_exchange_summaries, latest_of_project
 from harken.storage.ports import Readable, Transaction
 from harken.storage.records.marks import having_any
@@ -104,12 +104,16 @@ def _known(
     return quotes[:_SAVED_SHOWN]
 
 
-def _of_all(searches: SearchSession, ask: Callable[[SearchSession], list[tuple[Hit, Quote]]]) -> list[Quote]:
+def _of_all(
+    searches: SearchSession,
+    ask: Callable[[SearchSession], list[tuple[Hit, Quote]]],
+    ahead: LookAhead = lambda _tx, _there: None,
+) -> list[Quote]:
     """The best quotations of all spaces that may be read, each with whose words it is."""
     if searches.others is None:
         return [quote for _, quote in ask(searches)]
     merged = in_one_order(
-        searches.asked(ask),
+        searches.asked(ask, ahead),
         lambda pair: pair[0].score,
         lambda pair: pair[0].similarity,
         lambda pair, score: (replace(pair[0], score=score), pair[1]),
@@ -126,7 +130,17 @@ def saved_quotes(
     searcher: Searcher, query: Query, searches: SearchSession, without_tags: Sequence[str] = ()
 ) -> list[Quote]:
     """What was saved and is as near to a prompt as it takes, best first; an experience once, whatever of it is near."""
-    return _of_all(searches, lambda there: _saved(searcher, query, there, without_tags))
+    return _of_all(
+        searches,
+        lambda there: _saved(searcher, query, there, without_tags),
+        lambda tx, there: foresee_saved(tx, there, query),
+    )
+
+
+def foresee_saved(tx: Transaction, searches: SearchSession, query: Query) -> None:
+    """Have a server asked for what `saved_quotes` is likely to ask."""
+    tx.dialect.foresee(tx.connection, sources_question(tx, SAVED.sources))
+    foresee_search(tx, searches, query.text, SAVED, MOST_SAVED)
 
 
 def _saved(

@@ -232,14 +232,11 @@ class TeamMemory(Harken):
 
         base, reach = self._base._searcher, self.reach
         known = base.sessions
-        ports = self.store, known.config, known.embedder_of, known.now, known.models, self.seat.space.id
+        ports = known.config, known.embedder_of, known.now, known.models, self.seat.space.id
         union = None
         if reach is not None:
             union = Union(lambda: [each._searcher.sessions for _, each in reach.others()], reach.threads, reach.whose)
-        sessions = SearchSessions(*ports, union)
-        # What was learned of the space by searching it before.
-        sessions.coverage, sessions.spaces, sessions.guesses = known.coverage, known.spaces, known.guesses
-        return replace(base, sessions=sessions)
+        return replace(base, sessions=SearchSessions(self.store, *ports, union, known.known))
 
     @lazy_part
     def memories(self) -> Memories:

@@ -79,17 +79,33 @@ class Candidates:
     beside: dict[int, Neighbours] = field(default_factory=dict)
     loaded: dict[int, Entry] = field(default_factory=dict)
 
-    def foresee(self, tx: Transaction, index: NearestIndex, spaces: Iterable[StoredSpace]) -> None:
-        """Have a server asked by one message for what finding words, the rare ones and the nearest will ask."""
+    def foresee(
+        self,
+        tx: Transaction,
+        index: NearestIndex,
+        spaces: Iterable[StoredSpace],
+        quote: str = "",
+        facets: Sequence[str] = (),
+        weighs_words: bool = True,
+    ) -> None:
+        """Have a server asked by one message for what finding words, the rare ones and the nearest will ask.
+
+        Also which entries of the scope have some `facets`; not for the rare words, unless it `weighs_words`.
+        """
         terms = self.query.terms
         held = (terms, MOST_HOLDERS) if self.config.fusion == "learned" else (RareWords.terms_of(self.query), None)
-        tx.text.foresee(tx, terms, self.scope, self.depth, self.config.context_window, [held])
+        of_words = terms, quote, self.scope, self.depth, self.config.context_window
+        tx.text.foresee(tx, of_words, [held] if weighs_words else [])
         for space in spaces:
-            index.foresee(tx, space, self.scope)
+            index.foresee(tx, space, replace(self.scope, facets=(*self.scope.facets, *facets)))
 
-    def read_last(self, tx: Transaction, best: Sequence[int], most: int) -> None:
-        """Read facts of all, what stands beside the best, `most` of these whole; mostly a server's last question."""
-        candidates = [entry_id for entry_id in {**self.similarity, **self.keyword} if entry_id not in self.facts]
+    def read_last(self, tx: Transaction, best: Sequence[int], most: int, among: Iterable[int] | None = None) -> None:
+        """Read facts of all, what stands beside the best, `most` of these whole; mostly a server's last question.
+
+        Or facts of those `among` all that are named.
+        """
+        every = {**self.similarity, **self.keyword} if among is None else dict.fromkeys(among)
+        candidates = [entry_id for entry_id in every if entry_id not in self.facts]
         beside = [entry_id for entry_id in best if entry_id not in self.beside]
         whole = [entry_id for entry_id in best[:most] if entry_id not in self.loaded]
         if candidates or beside or whole:
@@ -110,9 +126,10 @@ class Candidates:
         lowest = min(self.keyword.values(), default=0.0)
         self.keyword |= dict.fromkeys(self.quoting - self.keyword.keys(), lowest)
 
-    def read_ahead(self, tx: Transaction) -> None:
+    def read_ahead(self, tx: Transaction, with_facts: bool = True) -> None:
         """Read what ordering those with the query's words takes, before it is known what is near."""
-        self.read_facts(tx, self.keyword)
+        if with_facts:
+            self.read_facts(tx, self.keyword)
         if self.config.fusion == "learned":
             self.held = self.holders(tx)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from harken.config.sections import RagConfig
 from harken.log import Log
-from harken.model.conversations import Role, Trust, least_trusted
+from harken.model.conversations import Role, SearchScope, Trust, least_trusted
 from harken.model.lookups import PastConversation, PastExchange, Retrieval
 from harken.search.asked import AskedBefore, asked_before, askers_among, may_be_asked_again, objected
 from harken.search.candidates import Candidates, pass_strictly
@@ -21,7 +21,7 @@ from harken.search.places import Placed, best_of, place_exchanges, rank_conversa
 from harken.search.query import Query, asks_nothing, parse_query
 from harken.search.relevance import Gate, RareWords, for_general, is_talk
 from harken.search.retrieval_log import RetrievalLog
-from harken.search.session import QueryVector, SearchSession, SearchSessions, attempted
+from harken.search.session import Guess, LookAhead, QueryVector, SearchSession, SearchSessions, attempted
 from harken.search.spread import Several
 from harken.search.union import in_one_order, talk_told_apart, trust_here, whose
 from harken.storage.past import (
@@ -30,6 +30,8 @@ from harken.storage.past import (
     conversation_heads,
     conversation_row,
     exchange_heads,
+    foresee_conversations,
+    foresee_heads,
     has_others,
 )
 from harken.storage.ports import RowScope, Transaction
@@ -50,6 +52,8 @@ _WITHIN = 0.1
 _SEVERAL = 3
 _HASH_CHARS = 16
 EVERYWHERE = RowScope()
+# As other conversations are called among what is looked ahead for, and the rows of all of them are remembered.
+PAST = SearchScope(sources=("other conversations",))
 _NOTHING_ASKED = "Nothing was asked, so nothing was searched."
 
 _log = Log(__name__)
@@ -96,6 +100,12 @@ class PastConversations:
     config: Callable[[], RagConfig]
     log: RetrievalLog | None = None
 
+    def foresee(self, tx: Transaction, session: SearchSession, query: Query, conversation_uid: str | None) -> None:
+        """Have a server asked for what a search is likely to ask, if the like was searched before."""
+        if self.config().enabled and not asks_nothing(query, session.config.min_query_tokens):
+            several = Several.asked_by(query)
+            _foresee(tx, session, several.query if several else query, conversation_uid)
+
     def search(
         self,
         text: str,
@@ -125,6 +135,7 @@ class PastConversations:
                     shared,
                     config.conversation_limit,
                     lambda there: _PastSearch(there, query, config, within).run(conversation_uid),
+                    lambda tx, there: _foresee(tx, there, query, conversation_uid),
                 )
             except Exception as error:  # noqa: BLE001 - memory must never stop a chat; the failure is logged and shown
                 name = type(error).__name__
@@ -142,11 +153,13 @@ class PastConversations:
         return found
 
 
-def _past_of_all(session: SearchSession, most: int, ask: Callable[[SearchSession], PastRecall]) -> PastRecall:
+def _past_of_all(
+    session: SearchSession, most: int, ask: Callable[[SearchSession], PastRecall], ahead: LookAhead
+) -> PastRecall:
     """The best conversations of all spaces that may be read; what other projects bring comes behind."""
     if session.others is None:
         return ask(session)
-    answers = session.asked(ask)
+    answers = session.asked(ask, ahead)
     own = answers[0][1]
     merged: list[tuple[str, PastConversation]] = []
     for is_other in (False, True):
@@ -198,6 +211,13 @@ def _log_line(found: PastRecall, seconds: float, now: datetime) -> Retrieval:
     )
 
 
+def _foresee(tx: Transaction, session: SearchSession, query: Query, conversation_uid: str | None) -> None:
+    foresee_conversations(tx, conversation_uid)
+    if guess := session.guess(PAST):
+        found = Candidates(query, session.config, guess.scope, _DEPTH)
+        found.foresee(tx, session.view.nearest, session.known.spaces.values(), weighs_words=False)
+
+
 @dataclass(slots=True)
 class _PastSearch:
     """One search.
@@ -220,6 +240,7 @@ class _PastSearch:
 
     def run(self, conversation_uid: str | None) -> PastRecall:
         session, config = self.session, self.config
+        session.look_ahead(PAST, lambda tx, there: _foresee(tx, there, self.query, conversation_uid))
         with session.view.reading() as tx:
             if not has_others(tx, conversation_uid):
                 return PastRecall(notes=("There are no other conversations.",))
@@ -247,9 +268,14 @@ class _PastSearch:
         if others and not self._is_any_near(everywhere, others):
             return ()
         with session.view.reading() as tx:
+            if tx.dialect.is_remote:
+                everywhere.foresee(tx, session.view.nearest, session.known.spaces.values(), weighs_words=False)
+                if not others:
+                    session.note(PAST, Guess(wanted))
             everywhere.find_words(tx)
-            # Here, for the model is mostly not done yet.
-            everywhere.read_facts(tx, everywhere.keyword)
+            if not tx.dialect.is_remote:
+                # Here, for the model is mostly not done yet; a server is asked together with those that are near.
+                everywhere.read_facts(tx, everywhere.keyword)
         with self._by_meaning():
             if not others:
                 self._embedded()
@@ -295,10 +321,13 @@ class _PastSearch:
         depth = _DEPTH_OF_EACH * config.exchange_limit_per_conversation * len(rows)
         within = Candidates(self.query, session.config, replace(rare_in, conversation_ids=rows), depth)
         with session.view.reading() as tx:
+            if tx.dialect.is_remote:
+                within.foresee(tx, session.view.nearest, session.known.spaces.values(), weighs_words=False)
             within.find_words(tx)
         with self._by_meaning():
             self._find_near(within, _COMPARED)
         with session.view.reading() as tx:
+            foresee_heads(tx, rows)
             self._rank(tx, within, everywhere)
             heads = conversation_heads(tx, rows)
             summarized = [row for row, head in heads.items() if head.summary]

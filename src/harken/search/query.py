@@ -1,13 +1,16 @@
-"""What a query asks for: the words worth looking up, and the text worth embedding."""
+"""What a query asks for: the words worth looking up, the text worth embedding, and its vectors."""
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from typing import TYPE_CHECKING
 
+from harken.storage.ports import NearestIndex, RowScope, StoredSpace, Transaction
+from harken.storage.vectors import FOREIGN
 from harken.text import tokens
 from harken.text.fence import RECALL_NAME
 from harken.text.words import (
@@ -21,6 +24,9 @@ from harken.text.words import (
     word_lists,
     words_of,
 )
+
+if TYPE_CHECKING:
+    from harken.providers.embedder import Vectors
 
 MAX_QUERY_TOKENS = 400
 MAX_TERMS = 32
@@ -228,3 +234,58 @@ def distinctive_terms(terms: Iterable[str]) -> list[str]:
 
 def _joins(term: str) -> bool:
     return len(term) <= 2 and any(sign in _FUNCTION_SIGNS or _HIRAGANA.match(sign) for sign in term)
+
+
+@dataclass(frozen=True, slots=True)
+class QueryVector:
+    """A query in the spaces that answer.
+
+    What is asked in English is looked for in the first model's space, and in the second one's among texts that are not
+    English; what is asked in another language, in all of the second one's.
+
+    Attributes:
+        space: that of the first model, on whose scale all similarities are.
+        readings: spaces with the query's vector, `(dims,)` float32, unit length, read-only; the first model's first.
+        note: why the second one was not asked, in a sentence; empty where nothing failed.
+    """
+
+    space: StoredSpace
+    readings: tuple[tuple[StoredSpace, Vectors], ...]
+    note: str = ""
+
+    @property
+    def is_english(self) -> bool:
+        """Whether it is asked for by the first model; the second one knows English as well as the others."""
+        return self.readings[0][0].id == self.space.id
+
+    def compare(
+        self, tx: Transaction, index: NearestIndex, scope: RowScope, limit: int, also: Sequence[int]
+    ) -> tuple[dict[int, float], dict[int, float], dict[int, bool]]:
+        """The nearest, best first; similarities of those and of these; and what the second model has compared.
+
+        Of that, whether it may have the query's language. It counts by that alone: to a model for English, words of
+        another language all look alike.
+        """
+        near: dict[int, float] = {}
+        known: dict[int, float] = {}
+        second: dict[int, bool] = {}
+        for space, vector in self.readings:
+            found, compared = index.compare(tx, space, vector, scope, limit, [*also, *near])
+            if space.id != self.space.id:
+                found, compared = self._brought(space, found), self._brought(space, compared)
+                second |= dict.fromkeys(compared, not self.is_english and space.state == FOREIGN)
+            near, known = near | found, known | compared
+        if not second:
+            return near, known, second
+        best = sorted(near, key=lambda entry_id: (-known[entry_id], entry_id))[:limit]
+        kept = known.keys() & {*best, *also}
+        return (
+            {each: known[each] for each in best},
+            {each: known[each] for each in kept},
+            {each: second[each] for each in second.keys() & kept},
+        )
+
+    def _brought(self, space: StoredSpace, similarity: Mapping[int, float]) -> dict[int, float]:
+        """Similarities of another space on this one's scale: their threshold is as near as this one's, and 1 is 1."""
+        scale = (1.0 - self.space.threshold) / (1.0 - space.threshold)
+        return {each: 1.0 - (1.0 - value) * scale for each, value in similarity.items()}

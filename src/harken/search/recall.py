@@ -29,8 +29,6 @@ _ALONGSIDE = 0.1
 _DEPTH = 80
 # The best so many times as many as wanted are tried: some say the same, or do not fit.
 _TRIES = 4
-# Segments whose rows are remembered.
-_MOST_GUESSES = 1_000
 # A message that must be cut to less than this says too little.
 _LEAST_TOKENS = 24
 
@@ -157,7 +155,7 @@ class _SegmentSearch:
             seen = entries_of(tx, excluded)
         found = self._candidates(scope, len(seen))
         if is_remote:
-            self._note(wanted, scope, len(excluded) - len(seen))
+            self.session.note(wanted, Guess(scope, len(excluded) - len(seen)))
         # Both lists each on its own: where one part is broken, the other carries.
         with attempted("full_text", self.failures), self.session.view.reading() as tx:
             self._find_words(tx, found, is_remote)
@@ -192,7 +190,7 @@ class _SegmentSearch:
 
     def _find_words(self, tx: Transaction, found: Candidates, is_remote: bool) -> None:
         if is_remote:
-            found.foresee(tx, self.session.view.nearest, self.session.spaces.values())
+            found.foresee(tx, self.session.view.nearest, self.session.known.spaces.values())
         found.find_words(tx)
         if is_remote and found.config.fusion == "learned":
             # Once for both: each word is looked for in every entry of a small tenant.
@@ -208,16 +206,9 @@ class _SegmentSearch:
     def _foresee(self, tx: Transaction, wanted: SearchScope, excluded: Sequence[str]) -> None:
         """Have a server asked by one message for all that needs no vector, if the segment was searched before."""
         foresee_segment(tx, wanted.segment or "", excluded, self.session.now)
-        if guess := self.session.guesses.get(wanted):
+        if guess := self.session.guess(wanted):
             candidates = self._candidates(guess.scope, max(0, len(excluded) - guess.unseen))
-            candidates.foresee(tx, self.session.view.nearest, self.session.spaces.values())
-
-    def _note(self, wanted: SearchScope, scope: RowScope, unseen: int) -> None:
-        guesses = self.session.guesses
-        guesses.pop(wanted, None)
-        guesses[wanted] = Guess(scope, unseen)
-        while len(guesses) > _MOST_GUESSES:
-            del guesses[next(iter(guesses))]
+            candidates.foresee(tx, self.session.view.nearest, self.session.known.spaces.values())
 
     def _find_near(self, found: Candidates) -> None:
         asked = self.session.vector(self.query, known_scripts_only=True)

@@ -22,11 +22,11 @@ from harken.search.query import (
     share_held,
 )
 from harken.search.relevance import Gate
-from harken.search.session import NOTHING_RECORDED, QueryVector, SearchSession, SearchSessions
+from harken.search.session import NOTHING_RECORDED, Guess, QueryVector, SearchSession, SearchSessions
 from harken.search.spread import Several, led_to
 from harken.search.union import hits_in_one_order, hits_told_apart
 from harken.storage.enrichment.summaries import CONVERSATION, EXCHANGE, TOOLS
-from harken.storage.entries import has_entries, has_kept_of, row_scope
+from harken.storage.entries import STATES_RULE, has_entries, has_kept_of, row_scope, sources_question
 from harken.storage.facts import EntryFacts
 from harken.storage.ports import MESSAGE_SOURCE, Transaction
 from harken.text import tokens
@@ -37,6 +37,8 @@ KEPT = frozenset(KEPT_FOLDERS)
 # Of the words of a question which the query has as well; of those of the query that a statement has.
 _SAME_SHARE, _ABOUT_SHARE = 2 / 3, 0.5
 _BEST = 10
+# So many times as many as are wanted are read with what stands beside the best: learned fusion may choose others.
+_LOADED = 3
 # How many tokens of a text the cross-encoder reads: the most of these that makes so many on average, for its time grows
 # with every token. Of BEAM's long answers 96 each gave an MRR of 0.632, 64 0.642, 48 0.659, 32 0.634 (ADR 4).
 _JUDGED_TOKENS, _JUDGED_ON_AVERAGE = (96, 64, 48), 32
@@ -88,11 +90,14 @@ class Searcher:
         with self.sessions.joined(session) as shared:
             if shared.others is None:
                 return self.here(text, scope, limit, mode, use_reranker, shared)
-            answers = shared.asked(lambda there: self.here(text, scope, limit, mode, use_reranker, there))
+            most = shared.config.limit if limit is None else limit
+            answers = shared.asked(
+                lambda there: self.here(text, scope, limit, mode, use_reranker, there),
+                lambda tx, there: foresee_search(tx, there, text, scope, most),
+            )
             first = answers[0][1]
             own = [(space, [hit for hit in found.hits if not other_project(hit)]) for space, found in answers]
             behind = [(space, [hit for hit in found.hits if other_project(hit)]) for space, found in answers]
-            most = shared.config.limit if limit is None else limit
             merged = [*hits_in_one_order(own)[:most], *hits_in_one_order(behind)[:most]]
             hits = tuple(hits_told_apart(shared, merged))
         notes = [note for note in first.notes if not hits or note != NOTHING_RECORDED]
@@ -166,18 +171,15 @@ def _search(
     asked: QueryVector | None = None
     notes: list[str] = []
     waiting: list[str] = []
+    session.look_ahead(scope, lambda tx, there: _look_ahead(tx, there, query, scope, limit))
     if mode != "keyword":
         session.begin(query)
     with session.view.reading() as tx:
-        rows = row_scope(tx, scope)
-        if not config.include_untrusted:
-            rows = replace(rows, without_untrusted=True)
-        rows = rows if others else session.projects.inside(rows)
-        found = Candidates(query, config, rows, max(limit, config.candidates))
+        found = _within(tx, session, query, scope, limit, others)
         if mode != "semantic":
             found.find_words(tx, query.quote)
-            # Here, for the model is still at work.
-            found.read_ahead(tx)
+            # Here, for the model is still at work; a server is asked for their facts together with those of the near.
+            found.read_ahead(tx, with_facts=not tx.dialect.is_remote)
         if mode != "keyword":
             waiting = session.notes(tx)
     if mode != "keyword":
@@ -190,13 +192,49 @@ def _search(
     with session.view.reading() as tx:
         if asked is not None:
             found.find_near(tx, session.view.nearest, asked)
-        order = _ranked(tx, session, found, gate, asked, others, several)
+        order = _ranked(tx, session, found, gate, asked, others, several, _LOADED * max(limit, config.rerank_top))
         hits = found.hits(tx, order[: max(limit, config.rerank_top)])
         if not hits and not has_entries(tx):
             notes = [NOTHING_RECORDED]
         elif asked is not None:
             notes += waiting
     return SearchResult(tuple(hits), query.terms, gate.threshold, tuple(notes))
+
+
+def _within(
+    tx: Transaction, session: SearchSession, query: Query, scope: SearchScope, limit: int, others: Collection[int]
+) -> Candidates:
+    """Candidates of a scope, of whose words a server is asked by one message."""
+    config, rows = session.config, row_scope(tx, scope)
+    if not config.include_untrusted:
+        rows = replace(rows, without_untrusted=True)
+    rows = rows if others else session.projects.inside(rows)
+    found = Candidates(query, config, rows, max(limit, config.candidates))
+    if tx.dialect.is_remote:
+        if not others:
+            session.note(scope, Guess(rows))
+        _foresee(tx, session, found)
+    return found
+
+
+def foresee_search(tx: Transaction, session: SearchSession, text: str, scope: SearchScope | None, limit: int) -> None:
+    """Have a server asked for what a search is likely to ask, if its scope was searched before."""
+    query = parse_query(text)
+    several = Several.asked_by(query)
+    _look_ahead(tx, session, several.query if several else query, default_scope(scope), limit)
+
+
+def _look_ahead(tx: Transaction, session: SearchSession, query: Query, scope: SearchScope, limit: int) -> None:
+    if scope.without_sources:
+        tx.dialect.foresee(tx.connection, sources_question(tx, scope.without_sources))
+    if guess := session.guess(scope):
+        _foresee(tx, session, Candidates(query, session.config, guess.scope, max(limit, session.config.candidates)))
+
+
+def _foresee(tx: Transaction, session: SearchSession, found: Candidates) -> None:
+    rules = (STATES_RULE,) if session.config.fusion == "learned" else ()
+    index, spaces = session.view.nearest, session.known.spaces.values()
+    found.foresee(tx, index, spaces, found.query.quote, facets=rules)
 
 
 def _ranked(
@@ -207,6 +245,7 @@ def _ranked(
     asked: QueryVector | None,
     others: Collection[int],
     several: Several | None,
+    most: int,
 ) -> list[int]:
     # Who looks for a word wants to see where it stands; only what merely resembles must resemble enough. No word can
     # show that what has another language is about the query.
@@ -219,7 +258,12 @@ def _ranked(
     if asked is not None and session.config.fusion == "learned":
         found.find_rules(tx, session.view.nearest, asked, (gate.threshold or 0.0) - RULE_LEEWAY)
     resembling = [entry_id for entry_id in found.nearest if is_near(entry_id)]
-    found.read_facts(tx, [*resembling, *found.rules])
+    if tx.dialect.is_remote:
+        found.fuse()
+        likely = [*found.keyword, *resembling, *found.rules]
+        best = found.best_fused([each for each in dict.fromkeys(likely) if each in found.fused])
+        found.read_last(tx, [*best, *(each for each in found.rules if each not in best)], most, likely)
+    found.read_facts(tx, [*found.keyword, *resembling, *found.rules])
     passing = pass_strictly(tx, found, gate, others) if others else found.facts.keys()
     if not passing:
         return []

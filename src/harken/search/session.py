@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -19,10 +20,12 @@ from harken.model.provenance import Provenance
 from harken.providers.embedder import Embedder, QueryVectors, Vectors
 from harken.providers.priority import FOREGROUND
 from harken.search.query import Query
+from harken.search.query import QueryVector as QueryVector
 from harken.storage.enrichment.jobs import blocked_reason, is_enabled
-from harken.storage.entries import has_entries
-from harken.storage.ports import NearestIndex, Readable, RowScope, Store, StoredSpace, Transaction
-from harken.storage.projects import EVERY_PROJECT, ProjectScope, projects_like
+from harken.storage.entries import ANY_ENTRY, has_entries
+from harken.storage.open import SharedTransaction as SharedTransaction
+from harken.storage.ports import RowScope, Store, StoredSpace, Transaction
+from harken.storage.projects import EVERY_PROJECT, ProjectScope, projects_like, projects_question
 from harken.storage.vectors import (
     A_BATCH,
     EMBED,
@@ -31,8 +34,10 @@ from harken.storage.vectors import (
     Backlog,
     answering_spaces,
     backlog,
+    backlog_question,
     count_embeddable,
     count_waiting,
+    spaces_question,
 )
 from harken.text.words import foreign_share, is_english, lines_of
 
@@ -57,8 +62,8 @@ _EXAMPLES = {
     ("world", True): "world_questions",
     ("world", False): "world_questions",
 }
-# A local model needs a tenth of it; so long a search keeps its view of the store, for another one costs a millisecond.
-_SOON_SECONDS = 0.05
+# Scopes whose rows are remembered.
+_MOST_GUESSES = 1_000
 
 _Value = TypeVar("_Value")
 
@@ -100,106 +105,8 @@ def _how(tx: Transaction, found: Backlog) -> str:
     return f"Embedding stands still: {why}" if why else f"Go on: {GO_ON}"
 
 
-@dataclass(frozen=True, slots=True)
-class QueryVector:
-    """A query in the spaces that answer.
-
-    What is asked in English is looked for in the first model's space, and in the second one's among texts that are not
-    English; what is asked in another language, in all of the second one's.
-
-    Attributes:
-        space: that of the first model, on whose scale all similarities are.
-        readings: spaces with the query's vector, `(dims,)` float32, unit length, read-only; the first model's first.
-        note: why the second one was not asked, in a sentence; empty where nothing failed.
-    """
-
-    space: StoredSpace
-    readings: tuple[tuple[StoredSpace, Vectors], ...]
-    note: str = ""
-
-    @property
-    def is_english(self) -> bool:
-        """Whether it is asked for by the first model; the second one knows English as well as the others."""
-        return self.readings[0][0].id == self.space.id
-
-    def compare(
-        self, tx: Transaction, index: NearestIndex, scope: RowScope, limit: int, also: Sequence[int]
-    ) -> tuple[dict[int, float], dict[int, float], dict[int, bool]]:
-        """The nearest, best first; similarities of those and of these; and what the second model has compared.
-
-        Of that, whether it may have the query's language. It counts by that alone: to a model for English, words of
-        another language all look alike.
-        """
-        near: dict[int, float] = {}
-        known: dict[int, float] = {}
-        second: dict[int, bool] = {}
-        for space, vector in self.readings:
-            found, compared = index.compare(tx, space, vector, scope, limit, [*also, *near])
-            if space.id != self.space.id:
-                found, compared = self._brought(space, found), self._brought(space, compared)
-                second |= dict.fromkeys(compared, not self.is_english and space.state == FOREIGN)
-            near, known = near | found, known | compared
-        if not second:
-            return near, known, second
-        best = sorted(near, key=lambda entry_id: (-known[entry_id], entry_id))[:limit]
-        kept = known.keys() & {*best, *also}
-        return (
-            {each: known[each] for each in best},
-            {each: known[each] for each in kept},
-            {each: second[each] for each in second.keys() & kept},
-        )
-
-    def _brought(self, space: StoredSpace, similarity: Mapping[int, float]) -> dict[int, float]:
-        """Similarities of another space on this one's scale: their threshold is as near as this one's, and 1 is 1."""
-        scale = (1.0 - self.space.threshold) / (1.0 - space.threshold)
-        return {each: 1.0 - (1.0 - value) * scale for each, value in similarity.items()}
-
-
 # A sentence where words alone must do.
 _Answer = QueryVector | str
-
-
-class SharedTransaction:
-    """A store whose readings are one transaction; of one thread, and closed by leaving it as a context.
-
-    Where a reading fails, the transaction ends with it, and the next one begins another.
-    """
-
-    def __init__(self, store: Readable) -> None:
-        self.text, self.nearest = store.text, store.nearest
-        self._store = store
-        self._open = ExitStack()
-        self._transaction: Transaction | None = None
-
-    @contextmanager
-    def reading(self) -> Iterator[Transaction]:
-        """The one view, begun by whoever first reads."""
-        if self._transaction is None:
-            self._transaction = self._open.enter_context(self._store.reading())
-        try:
-            yield self._transaction
-        except BaseException as error:
-            self._transaction = None
-            # The store's own reading sees the error, and says it in our words.
-            self._open.__exit__(type(error), error, error.__traceback__)
-            raise
-
-    def release(self) -> None:
-        """End the view before something that takes long; whoever reads next begins another."""
-        self._transaction = None
-        self._open.close()
-
-    def wait_for(self, asked: Future[_Value]) -> _Value:
-        """What another thread makes; where that takes seconds, it is waited for without a view."""
-        if not wait([asked], _SOON_SECONDS).done:
-            self.release()
-        return asked.result()
-
-    def __enter__(self) -> SharedTransaction:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self.release()
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +119,30 @@ class Guess:
     """
 
     scope: RowScope
-    unseen: int
+    unseen: int = 0
+
+
+@dataclass(slots=True)
+class Experienced:
+    """What was learned of a store by searching it, which the next search may rely on as far as it holds good.
+
+    Attributes:
+        spaces: those that answer, by their state, as they were when a query was last begun.
+        guesses: of the scopes that were searched last.
+    """
+
+    coverage: Coverage = field(default_factory=Coverage)
+    spaces: Mapping[str, StoredSpace] = field(default_factory=dict)
+    guesses: dict[Hashable, Guess] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def note(self, wanted: Hashable, guess: Guess) -> None:
+        """Keep a guess; the oldest go."""
+        with self._lock:
+            self.guesses.pop(wanted, None)
+            self.guesses[wanted] = guess
+            while len(self.guesses) > _MOST_GUESSES:
+                del self.guesses[next(iter(self.guesses))]
 
 
 class SearchSession:
@@ -224,23 +154,23 @@ class SearchSession:
         config: how these searches fuse, weigh and hold to thresholds.
         view: the store, whose readings are one transaction.
         now: the moment for all of them.
-        coverage: tells what share is embedded.
+        known: what was learned by earlier searches.
         projects: what they see of other projects than the one at hand.
         by_words: whether words alone must do, for nobody can wait until the model is loaded.
-        spaces: those that answer, by their state, as they were when a query was last begun.
-        guesses: of the scopes that were searched last.
+        seen_from: by what guesses are told apart: from another project, other rows are seen.
     """
 
     def __init__(self, sessions: SearchSessions, config: SearchConfig, projects: ProjectScope) -> None:
         self.config = config
         self.projects = projects
         self.by_words = False
-        self.spaces = sessions.spaces
-        self.guesses = sessions.guesses
+        self.seen_from: Hashable = projects.own
+        self.known = sessions.known
         self.view = SharedTransaction(sessions.store)
         self.now = sessions.now()
-        self.coverage = sessions.coverage
         self._sessions = sessions
+        self._looked_ahead = set[Hashable]()
+        self._neighbours: list[Neighbour] | None = None
         self._asked: dict[tuple[str, bool], Future[_Answer] | str] = {}
         self._notes: list[str] | None = None
 
@@ -254,16 +184,44 @@ class SearchSession:
         """What else may be read, and is searched as well; None where that is all."""
         return self._sessions.union
 
-    def asked(self, ask: Callable[[SearchSession], _Value]) -> list[tuple[str, _Value]]:
+    def look_ahead(self, what: Hashable, ask: LookAhead) -> None:
+        """Have a server asked by one message for what is likely to be asked, each kind once; no-op without a server."""
+        if what in self._looked_ahead:
+            return
+        with self.view.reading() as tx:
+            if tx.dialect.is_remote:
+                if not self._looked_ahead:
+                    notes = [backlog_question(tx, self.now)] if self._notes is None else []
+                    tx.dialect.foresee(tx.connection, spaces_question(tx), *notes)
+                ask(tx, self)
+        self._looked_ahead.add(what)
+
+    def guess(self, wanted: SearchScope) -> Guess | None:
+        """How a search of a scope will go, as it is asked for and from where; None where none went before."""
+        return self.known.guesses.get((wanted, self.seen_from))
+
+    def note(self, wanted: SearchScope, guess: Guess) -> None:
+        """Remember how it went."""
+        self.known.note((wanted, self.seen_from), guess)
+
+    def asked(
+        self, ask: Callable[[SearchSession], _Value], ahead: LookAhead = lambda _tx, _there: None
+    ) -> list[tuple[str, _Value]]:
         """Ask this space, and side by side all others that may be read; the answers by space, this one's first.
 
         Where something is named that only some have, the others have no answer. One that fails is left out, and logged.
 
+        Args:
+            ask: what each answers.
+            ahead: foresees what the others will be asked.
         Raises:
             NotFoundError: none has what is named.
         """
         union = self._sessions.union
-        asking = [] if union is None else [(each.space, union.ask(each, self, ask)) for each in union.neighbours()]
+        if union is not None and self._neighbours is None:
+            self._neighbours = [Neighbour(self, each.beside(self)) for each in union.neighbours()]
+        beside = [each for each in self._neighbours or () if not each.is_empty]
+        asking = [(one.space, union.threads.submit(one.answer, ask, ahead)) for one in beside if union is not None]
         answers: list[tuple[str, _Value]] = []
         missing: NotFoundError | None = None
         try:
@@ -293,10 +251,15 @@ class SearchSession:
             return _LOADING
         key = query.text, known_scripts_only and foreign_share(query.text) > _MOSTLY
         if key not in self._asked:
+            # The spaces seldom change: the model is at work while they are asked for.
+            guessed = self.known.spaces
+            begun = self._sessions.embed(guessed, *key) if "active" in guessed else None
             with self.view.reading() as tx:
-                self.spaces = self._sessions.spaces = answering_spaces(tx)
-            is_there = "active" in self.spaces
-            self._asked[key] = self._sessions.embed(self.spaces, *key) if is_there else NOTHING_EMBEDDED
+                self.known.spaces = answering_spaces(tx)
+            if begun is None or self.known.spaces != guessed:
+                is_there = "active" in self.known.spaces
+                begun = self._sessions.embed(self.known.spaces, *key) if is_there else None
+            self._asked[key] = begun or NOTHING_EMBEDDED
         return self._asked[key]
 
     def vector(self, query: Query, known_scripts_only: bool = False) -> _Answer:
@@ -312,7 +275,7 @@ class SearchSession:
     def notes(self, tx: Transaction) -> list[str]:
         """What to say with a search by meaning, looked up once for all of them; see `Coverage`."""
         if self._notes is None:
-            self._notes = self.coverage.notes(tx, self.now)
+            self._notes = self.known.coverage.notes(tx, self.now)
         return self._notes
 
     def leave_notes_out(self) -> None:
@@ -350,7 +313,16 @@ class SearchSession:
 
     def __exit__(self, *_error: object) -> None:
         FOREGROUND.__exit__()
+        self.release()
+
+    def release(self) -> None:
+        """End the view; whoever reads next begins another, and looks ahead again."""
+        self._looked_ahead.clear()
         self.view.release()
+
+
+# Foresees what a session is likely to ask.
+LookAhead = Callable[[Transaction, SearchSession], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,26 +339,37 @@ class Union:
     threads: Executor
     provenance: Callable[[Sequence[tuple[str, Sequence[str]]]], list[Provenance | None]]
 
-    def ask(
-        self, there: SearchSessions, here: SearchSession, ask: Callable[[SearchSession], _Value]
-    ) -> Future[_Value | None]:
-        """Ask another space the same, by the settings of a session, and from the same project; None of an empty one."""
-        # Its best are what matters beside the others' best.
-        most = min(here.config.candidates, _CANDIDATES_ELSEWHERE)
-        config = here.config.model_copy(update={"candidates": most})
 
-        def asked() -> _Value | None:
-            with SearchSession(there, config, EVERY_PROJECT) as session:
-                with session.view.reading() as tx:
-                    if not has_entries(tx):
-                        return None
-                session.by_words = here.by_words
-                session.projects = projects_like(session.view, here.projects)
-                session.leave_notes_out()
-                return ask(session)
+class Neighbour:
+    """Another space that a session reads besides its own; asked by one thread at a time.
 
-        begun: Future[_Value | None] = self.threads.submit(asked)
-        return begun
+    Attributes:
+        is_empty: whether it has nothing, as far as that is known.
+    """
+
+    def __init__(self, here: SearchSession, there: SearchSession) -> None:
+        self.space = there.space
+        self.is_empty = False
+        self._here, self._there = here, there
+        self._is_known = False
+
+    def answer(self, ask: Callable[[SearchSession], _Value], ahead: LookAhead) -> _Value | None:
+        """What it answers; None where it has nothing. It holds no connection between two questions."""
+        there = self._there
+        try:
+            there.look_ahead("union", ahead)
+            if not self._is_known:
+                self._look()
+            return None if self.is_empty else ask(there)
+        finally:
+            there.release()
+
+    def _look(self) -> None:
+        with self._there.view.reading() as tx:
+            tx.dialect.end_with(tx.connection, (ANY_ENTRY, {"of_tenant": tx.tenant}), projects_question(tx))
+            self.is_empty = not has_entries(tx)
+        self._there.projects = projects_like(self._there.view, self._here.projects)
+        self._is_known = True
 
 
 @dataclass(slots=True)
@@ -399,22 +382,30 @@ class SearchSessions:
         models: those of other stores of the process, if there are any.
         space: the id of the store's space, in a team.
         union: what else is searched with it.
+        known: what was learned of the store by searching it before, if anything was.
     """
 
     store: Store
     config: Callable[[], SearchConfig]
     embedder_of: Callable[[StoredSpace], Embedder | None]
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
-    coverage: Coverage = field(default_factory=Coverage, init=False)
-    spaces: Mapping[str, StoredSpace] = field(default_factory=dict, init=False)
-    guesses: dict[SearchScope, Guess] = field(default_factory=dict, init=False)
     models: QueryModels = field(default_factory=lambda: QueryModels())
     space: str = ""
     union: Union | None = None
+    known: Experienced = field(default_factory=Experienced)
 
     def open(self, projects: ProjectScope = EVERY_PROJECT, **changes: Any) -> SearchSession:
         """A session by the settings in force, but for these changes; it sees every project unless told otherwise."""
         return SearchSession(self, self.config().model_copy(update=changes) if changes else self.config(), projects)
+
+    def beside(self, here: SearchSession) -> SearchSession:
+        """A session for what another space's reads besides, by its settings and from the same project."""
+        # Its best are what matters beside the others' best.
+        most = min(here.config.candidates, _CANDIDATES_ELSEWHERE)
+        session = SearchSession(self, here.config.model_copy(update={"candidates": most}), EVERY_PROJECT)
+        session.by_words, session.seen_from = here.by_words, here.seen_from
+        session.leave_notes_out()
+        return session
 
     def joined(self, session: SearchSession | None) -> AbstractContextManager[SearchSession]:
         """The session, left open for whoever opened it; a new one where there is none."""

@@ -12,6 +12,7 @@ from sqlalchemy import (
     Row,
     Select,
     Table,
+    Text,
     bindparam,
     exists,
     func,
@@ -37,7 +38,7 @@ from harken.model.conversations import (
     Trusted,
 )
 from harken.model.lookups import Surroundings
-from harken.storage.ports import MESSAGE_SOURCE, Transaction, asked_by, bare_by, batches, rows_in
+from harken.storage.ports import MESSAGE_SOURCE, Transaction, asked_by, bare_by, batches, named_rows, rows_in
 from harken.storage.state import RowCounts, count_rows
 from harken.storage.tables import (
     conversations,
@@ -147,12 +148,21 @@ def list_projects(tx: Transaction) -> list[tuple[str, str, int]]:
 
 def find_conversation(tx: Transaction, uid: str) -> Conversation | None:
     """The conversation, or None."""
-    row = tx.connection.execute(
-        tx.select(conversations, projects.c.key, projects.c.name)
-        .select_from(conversations.outerjoin(projects, refers(conversations.c.project_id, projects)))
-        .where(conversations.c.uid == uid)
-    ).first()
-    return None if row is None else read_conversation(row, project=project_in(row))
+    rows = named_rows(tx, *conversation_question(tx, uid))
+    return read_conversation(rows[0], project=project_in(rows[0])) if rows else None
+
+
+def conversation_question(tx: Transaction, uid: str) -> tuple[Select[Any], dict[str, str]]:
+    """What `find_conversation` asks."""
+    return _CONVERSATION, {"of_tenant": tx.tenant, "of_uid": uid}
+
+
+# Made once: it runs with every context.
+_CONVERSATION = (
+    select(conversations, projects.c.key, projects.c.name)
+    .select_from(conversations.outerjoin(projects, refers(conversations.c.project_id, projects)))
+    .where(conversations.c.tenant == bindparam("of_tenant"), conversations.c.uid == bindparam("of_uid", type_=Text))
+)
 
 
 def project_in(row: Any) -> ProjectIdentity | None:

@@ -336,10 +336,10 @@ def wait_again(
 
 def load_entries(tx: Transaction, entry_ids: Sequence[int]) -> dict[int, Entry]:
     """Entries by id; ids that name nothing are left out."""
-    found = {}
-    for row in bare_among(tx, _whole(tx.dialect), entry_ids):
-        found[row[0]] = Entry(*(*row[:8], from_microseconds(row[8]), TRUSTS[row[9]], *row[10:]))
-    return found
+    return {
+        row[0]: Entry(*(*row[:8], from_microseconds(row[8]), TRUSTS[row[9]], *row[10:]))
+        for row in bare_among(tx, _whole(tx.dialect), entry_ids)
+    }
 
 
 def entries_question(tx: Transaction, entry_ids: Sequence[int]) -> Question:
@@ -411,10 +411,13 @@ def row_scope(tx: Transaction, scope: SearchScope) -> RowScope:
 
 def present_sources(tx: Transaction, sources: tuple[str, ...]) -> tuple[str, ...]:
     """Those sources outside of conversations that have entries: others need neither be looked for nor left out."""
-    if not sources:
-        return ()
-    row = tx.dialect.bare_rows(tx.connection, _which_are_there(sources), {"of_tenant": tx.tenant})[0]
+    row = tx.dialect.bare_rows(tx.connection, *sources_question(tx, sources))[0] if sources else ()
     return tuple(source for source, is_there in zip(sources, row, strict=True) if is_there)
+
+
+def sources_question(tx: Transaction, sources: tuple[str, ...]) -> Question:
+    """What `present_sources` asks."""
+    return _which_are_there(sources), {"of_tenant": tx.tenant}
 
 
 @cache
@@ -454,11 +457,11 @@ def newest_entries(tx: Transaction, scope: RowScope, limit: int) -> list[int]:
 
 def has_entries(tx: Transaction) -> bool:
     """Whether there is anything to be found at all."""
-    return bool(tx.dialect.bare_rows(tx.connection, _ANY, {"of_tenant": tx.tenant}))
+    return bool(tx.dialect.bare_rows(tx.connection, ANY_ENTRY, {"of_tenant": tx.tenant}))
 
 
 # Made once: it runs after each search that finds nothing.
-_ANY = select(entries.c.id).where(OF_TENANT).limit(literal_column("1"))
+ANY_ENTRY = select(entries.c.id).where(OF_TENANT).limit(literal_column("1"))
 
 
 def scope_conditions(scope: RowScope) -> list[ColumnElement[bool]]:

@@ -87,7 +87,7 @@ def asked_last(
 ) -> list[Question]:
     """What `entry_facts`, `neighbours` and `load_entries` ask of these."""
     asked = (_facts(tx.dialect), candidates), (_beside(tx.dialect), beside)
-    questions = [among_these(tx, statement, entry_ids) for statement, entry_ids in asked if entry_ids]
+    questions: list[Question] = [among_these(tx, statement, entry_ids) for statement, entry_ids in asked if entry_ids]
     return [*questions, entries_question(tx, whole)] if whole else questions
 
 

@@ -1,23 +1,31 @@
-"""Opening and migrating a store: where it is, as a URL says it, and which engine has it."""
+"""Opening and migrating a store: where it is, as a URL says it, which engine has it, and one view of it."""
 
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from harken.errors import ConfigError, MissingExtraError, UsageError
 from harken.storage.migrations import Migrated
-from harken.storage.ports import EMBEDDED_TENANT, Store
+from harken.storage.ports import EMBEDDED_TENANT, Readable, Store, Transaction
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from harken.storage.postgres.store import PostgresStore
 
 SERVER_ENGINE = "postgresql"
+# A local model needs a tenth of it; so long a search keeps its view of the store, for another one costs a millisecond.
+_SOON_SECONDS = 0.05
 _SERVER_NEEDED = "A team needs a store on a server: harken --store postgresql://USER@HOST/DATABASE …"
+
+_Value = TypeVar("_Value")
 
 
 def parse_url(place: str) -> URL:
@@ -143,3 +151,48 @@ def migrate_store(
 def _need_driver() -> None:
     if importlib.util.find_spec("psycopg") is None:
         raise MissingExtraError("A store on PostgreSQL", "postgres")
+
+
+class SharedTransaction:
+    """A store whose readings are one transaction; of one thread, and closed by leaving it as a context.
+
+    Where a reading fails, the transaction ends with it, and the next one begins another.
+    """
+
+    def __init__(self, store: Readable) -> None:
+        self.text, self.nearest = store.text, store.nearest
+        self._store = store
+        self._open = ExitStack()
+        self._transaction: Transaction | None = None
+
+    @contextmanager
+    def reading(self) -> Iterator[Transaction]:
+        """The one view, begun by whoever first reads."""
+        if self._transaction is None:
+            self._transaction = self._open.enter_context(self._store.reading())
+        try:
+            yield self._transaction
+        except BaseException as error:
+            self._transaction = None
+            # The store's own reading sees the error, and says it in our words.
+            self._open.__exit__(type(error), error, error.__traceback__)
+            raise
+
+    def release(self) -> None:
+        """End the view before something that takes long; whoever reads next begins another."""
+        self._transaction = None
+        self._open.close()
+
+    def wait_for(self, asked: Future[_Value]) -> _Value:
+        """What another thread makes; where that takes seconds, it is waited for without a view."""
+        from concurrent.futures import wait
+
+        if not wait([asked], _SOON_SECONDS).done:
+            self.release()
+        return asked.result()
+
+    def __enter__(self) -> SharedTransaction:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.release()

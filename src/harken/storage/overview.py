@@ -17,7 +17,7 @@ from harken.model.marks import ANSWER, Verdict
 from harken.storage.conversations import project_in, read_conversation, resolve_uid
 from harken.storage.enrichment.spend import spent_by_item
 from harken.storage.enrichment.summaries import CONVERSATION
-from harken.storage.ports import Dialect, Transaction, rows_among, rows_by
+from harken.storage.ports import Dialect, Transaction, asked_by, rows_among, rows_by
 from harken.storage.positions import STEP
 from harken.storage.projects import project_row
 from harken.storage.records.marks import all_ratings, tagged, tags_of
@@ -150,9 +150,14 @@ def read_activity(tx: Transaction) -> list[Activity]:
 def read_titles(tx: Transaction, uids: Sequence[str]) -> dict[str, str]:
     """A line for people per conversation: its title, else that of its summary, else its first telling words."""
     columns = (conversations.c.uid, conversations.c.id, conversations.c.title)
+    of_summary = summaries.c.item_uid, summaries.c.kind, summaries.c.title
+    if tx.dialect.is_remote:
+        # By one message, whether all of them have titles of their own or not.
+        heads = asked_by(tx, conversations.c.uid, list(uids), *columns)
+        tx.dialect.end_with(tx.connection, heads, asked_by(tx, summaries.c.item_uid, list(uids), *of_summary))
     rows = list(rows_by(tx, conversations.c.uid, uids, *columns))
-    bare = [row.uid for row in rows if not row.title]
-    of_summaries = rows_by(tx, summaries.c.item_uid, bare, summaries.c.item_uid, summaries.c.kind, summaries.c.title)
+    bare = uids if tx.dialect.is_remote else [row.uid for row in rows if not row.title]
+    of_summaries = rows_by(tx, summaries.c.item_uid, bare, *of_summary)
     made = {row.item_uid: row.title for row in of_summaries if row.kind == CONVERSATION}
     said = first_words(tx, [row.id for row in rows if not row.title and not made.get(row.uid)])
     return {row.uid: row.title or made.get(row.uid) or said.get(row.id, "") for row in rows}

@@ -24,7 +24,18 @@ from harken.model.lookups import Injected, Injection, Retrieval
 from harken.storage.conversations import select_exchanges
 from harken.storage.enrichment.summaries import CONVERSATION, EXCHANGE
 from harken.storage.overview import first_words, read_titles
-from harken.storage.ports import AMONG, MESSAGE_SOURCE, Dialect, Transaction, batches, rows_among, rows_by
+from harken.storage.ports import (
+    MESSAGE_SOURCE,
+    Dialect,
+    Question,
+    Transaction,
+    among_these,
+    asked_by,
+    batches,
+    named_rows,
+    rows_among,
+    rows_by,
+)
 from harken.storage.records.rules import read_rules
 from harken.storage.tables import (
     conversations,
@@ -120,13 +131,32 @@ def list_turns(tx: Transaction, source: str = MESSAGE_SOURCE) -> list[PlacedTurn
 
 def conversation_row(tx: Transaction, uid: str) -> int | None:
     """The row of a conversation; None for one that is not recorded yet."""
-    return next((row.id for row in rows_by(tx, conversations.c.uid, [uid], conversations.c.id)), None)
+    return next((row[0] for row in tx.dialect.bare_rows(tx.connection, *_row_question(tx, uid))), None)
+
+
+def _row_question(tx: Transaction, uid: str) -> Question:
+    return asked_by(tx, conversations.c.uid, [uid], conversations.c.id)
+
+
+def foresee_conversations(tx: Transaction, uid: str | None) -> None:
+    """Be told that conversations other than one are about to be searched."""
+    own = [] if uid is None else [_row_question(tx, uid)]
+    tx.dialect.foresee(tx.connection, _others_question(tx, uid), *own)
+
+
+def foresee_heads(tx: Transaction, conversation_ids: Sequence[int]) -> None:
+    """Be told that `conversation_heads` is about to be asked."""
+    tx.dialect.foresee(tx.connection, among_these(tx, _conversation_heads(tx.dialect), conversation_ids))
 
 
 def has_others(tx: Transaction, uid: str | None) -> bool:
     """Whether any conversation but this one is recorded."""
+    return bool(tx.dialect.bare_rows(tx.connection, *_others_question(tx, uid)))
+
+
+def _others_question(tx: Transaction, uid: str | None) -> Question:
     # No conversation has an empty id.
-    return tx.connection.execute(_OTHERS, {"of_tenant": tx.tenant, "uid": uid or ""}).first() is not None
+    return _OTHERS, {"of_tenant": tx.tenant, "uid": uid or ""}
 
 
 # Made once: it runs before every search, and putting it together takes longer than running it.
@@ -206,18 +236,20 @@ def latest_exchange_summaries(tx: Transaction, conversation_uid: str, limit: int
 def exchange_heads(
     tx: Transaction, exchange_ids: Sequence[int], conversation_ids: Sequence[int]
 ) -> dict[int, ExchangeHead]:
-    """What is shown of exchanges, by row; their conversations are what messages are indexed by."""
+    """What is shown of exchanges, by row; mostly a server's last question. Messages are indexed by conversations."""
     if not exchange_ids:
         return {}
     said: dict[int, list[SaidMessage]] = {}
-    asked = {"of_tenant": tx.tenant, "of_conversations": list(conversation_ids)}
+    of_them = {"of_conversations": tx.dialect.listing(list(conversation_ids))}
+    heads = exchanges.c.id, exchanges.c.uid, exchanges.c.started_at
     for batch in batches(exchange_ids):
-        rows = tx.connection.execute(_spoken(tx.dialect), {**asked, AMONG: tx.dialect.listing(batch)})
-        for row in rows.all():
+        statement, values = among_these(tx, _spoken(tx.dialect), batch)
+        tx.dialect.end_with(tx.connection, asked_by(tx, exchanges.c.id, batch, *heads), (statement, values | of_them))
+        for row in named_rows(tx, statement, values | of_them):
             said.setdefault(row.exchange_id, []).append(_said(row))
     return {
         row.id: ExchangeHead(row.uid, row.started_at, tuple(said.get(row.id, ())))
-        for row in rows_by(tx, exchanges.c.id, exchange_ids, exchanges.c.id, exchanges.c.uid, exchanges.c.started_at)
+        for row in rows_by(tx, exchanges.c.id, exchange_ids, *heads)
     }
 
 
@@ -232,9 +264,9 @@ def _spoken(dialect: Dialect) -> Select[Any]:
         select(*columns, func.substr(messages.c.text, 1, _SHOWN_CHARS).label("text"), entries.c.id.label("entry_id"))
         .select_from(messages.outerjoin(entries, seen))
         .where(messages.c.tenant == bindparam("of_tenant"), dialect.among(messages.c.exchange_id))
-        .where(messages.c.conversation_id.in_(bindparam("of_conversations", expanding=True)))
+        .where(dialect.among(messages.c.conversation_id, "of_conversations"))
         .where(messages.c.type == MessageType.TEXT.value)
-        .where(messages.c.role.in_((Role.USER.value, Role.ASSISTANT.value)))
+        .where(or_(messages.c.role == Role.USER.value, messages.c.role == Role.ASSISTANT.value))
         .order_by(messages.c.position, messages.c.id)
     )
 

@@ -30,6 +30,7 @@ from sqlalchemy import (
 )
 
 from harken.model.conversations import DERIVED_SOURCES, KEPT_FOLDERS
+from harken.storage.statements import row_reader
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,8 +40,9 @@ Scored = tuple[int, float]
 Values = Mapping[str, Any]
 # A table, and which of its rows: of entries and vectors those of a space, elsewhere 0.
 RowCount = tuple[str, int]
-# What `Dialect.bare_rows` is asked; and words, each list with the `most` that `TextIndex.holders` is asked with.
+# What `Dialect.bare_rows` is asked; words, each list with the `most` for `TextIndex.holders`; and what `find` is asked.
 Question = tuple[ClauseElement, Values]
+WordsAsked = tuple[Sequence[str], str, "RowScope", int, bool]
 WordLists = Sequence[tuple[Sequence[str], int | None]]
 EMBEDDED_TENANT = "local"
 # The name under which statements that are made once get the ids that they are about.
@@ -170,9 +172,8 @@ class TextIndex(Protocol):
     ) -> Holding:
         """Who of a scope has each word or phrase in its own text.
 
-        Where no word has more holders than `few`, the scope's entries are not counted. With `most`, words that more
-        entries have are left out, and how many entries the scope has is told roughly, so that a large store takes no
-        longer.
+        The scope's entries are counted where a word has more holders than `few`. With `most`, words that more have are
+        left out, and the entries are counted roughly, so that a large store takes no longer.
         """
 
     @abstractmethod
@@ -191,9 +192,7 @@ class TextIndex(Protocol):
         entries whose own text has the words of a quote in this order, whatever marks stand between them.
         """
 
-    def foresee(
-        self, tx: Transaction, terms: Sequence[str], scope: RowScope, limit: int, with_context: bool, holders: WordLists
-    ) -> None:
+    def foresee(self, tx: Transaction, asked: WordsAsked, holders: WordLists) -> None:
         """Be told that `find` is about to be asked, and `holders` of some words and `most`; no-op likewise."""
         return
 
@@ -210,10 +209,7 @@ class NearestIndex(Protocol):
     def nearest(
         self, tx: Transaction, space: StoredSpace, query: NDArray[np.float32], scope: RowScope, limit: int
     ) -> dict[int, float]:
-        """The nearest entries in the scope with their exact cosine similarity, -1 to 1, best first.
-
-        The query is `(dims,)` float32 of unit length.
-        """
+        """The nearest in the scope with their cosine similarity, best first; the query is `(dims,)`, of unit length."""
         return self.compare(tx, space, query, scope, limit, ())[0]
 
     @abstractmethod
@@ -276,8 +272,8 @@ class Dialect(Protocol):
     def one_of(self, column: ColumnElement[Any], values: Sequence[Any]) -> ColumnElement[bool]:
         """Whether a column has one of the values, however many they are."""
 
-    def among(self, column: ColumnElement[Any]) -> ColumnElement[bool]:
-        """The same of numbers or texts that each execution binds, as `listing` gives them, to the name `AMONG`."""
+    def among(self, column: ColumnElement[Any], name: str = AMONG) -> ColumnElement[bool]:
+        """The same of numbers or texts that each execution binds, as `listing` gives them, to a name."""
 
     def listing(self, values: Sequence[Any]) -> object:
         """Values as a statement with `among` takes them."""
@@ -451,10 +447,7 @@ def batches(values: Iterable[_Value], most: int = _MOST) -> Iterator[list[_Value
 def rows_in(
     tx: Transaction, statement: Select[Any], column: ColumnElement[Any], values: Iterable[Any]
 ) -> Iterator[Any]:
-    """The rows of a statement whose column has one of the values.
-
-    A statement that is built once names the tenant by `bindparam("of_tenant")`.
-    """
+    """The rows of a statement whose column has one of the values; one made once names the tenant `of_tenant`."""
     for batch in batches(values):
         chosen = statement.where(tx.dialect.one_of(column, batch))
         # All at once: one by one they take half as long again.
@@ -464,7 +457,14 @@ def rows_in(
 def rows_among(tx: Transaction, statement: Select[Any], values: Iterable[Any]) -> Iterator[Any]:
     """The rows of a statement that was made once, with the places `of_tenant` and that of `Dialect.among`."""
     for batch in batches(values):
-        yield from tx.connection.execute(statement, {"of_tenant": tx.tenant, AMONG: tx.dialect.listing(batch)}).all()
+        yield from named_rows(tx, *among_these(tx, statement, batch))
+
+
+def named_rows(tx: Transaction, statement: Select[Any], values: Values) -> list[Any]:
+    """The rows that `Dialect.bare_rows` gives by name, and as the types of their columns convert them."""
+    kind: Any = type(tx.connection.dialect)
+    read = row_reader(statement, kind)
+    return [read(row) for row in tx.dialect.bare_rows(tx.connection, statement, values)]
 
 
 def rows_by(tx: Transaction, column: Column[Any], values: Iterable[Any], *wanted: Any) -> Iterator[Any]:
@@ -485,7 +485,7 @@ def bare_among(tx: Transaction, statement: Select[Any], values: Iterable[Any]) -
         yield from tx.dialect.bare_rows(tx.connection, *among_these(tx, statement, batch))
 
 
-def among_these(tx: Transaction, statement: Select[Any], values: Sequence[Any]) -> Question:
+def among_these(tx: Transaction, statement: Select[Any], values: Sequence[Any]) -> tuple[Select[Any], dict[str, Any]]:
     """What `bare_among` asks, of values that one statement can bind."""
     return statement, {"of_tenant": tx.tenant, AMONG: tx.dialect.listing(values)}
 

@@ -11,7 +11,7 @@ from sqlalchemy import Select, Text, bindparam, literal_column, select
 
 from harken.errors import NotFoundError
 from harken.model.conversations import ProjectIdentity
-from harken.storage.ports import AMONG, Dialect, Readable, RowScope, Transaction, bare_by
+from harken.storage.ports import AMONG, Dialect, Question, Readable, RowScope, Transaction, bare_by
 from harken.storage.tables import project_aliases, projects, same
 
 
@@ -155,7 +155,12 @@ def projects_like(store: Readable, seen: ProjectScope) -> ProjectScope:
 
 def all_projects(tx: Transaction) -> dict[int, str]:
     """The key of every project, by its row."""
-    return {row[0]: row[1] for row in tx.dialect.bare_rows(tx.connection, _KEYS, {"of_tenant": tx.tenant})}
+    return {row[0]: row[1] for row in tx.dialect.bare_rows(tx.connection, *projects_question(tx))}
+
+
+def projects_question(tx: Transaction) -> Question:
+    """What `all_projects` asks."""
+    return _KEYS, {"of_tenant": tx.tenant}
 
 
 # Made once: it runs for every context.

@@ -13,7 +13,7 @@ from sqlalchemy import Insert, Table, Text, and_, bindparam, case, delete, func,
 
 from harken.model.conversations import REDACTED, CoreFact
 from harken.model.lookups import HookTimes
-from harken.storage.ports import MESSAGE_SOURCE, Dialect, RowCount, Transaction, rows_by
+from harken.storage.ports import MESSAGE_SOURCE, Dialect, RowCount, Transaction, asked_by
 from harken.storage.tables import (
     conversations,
     core_memory,
@@ -121,8 +121,10 @@ def recalls_by_day(tx: Transaction) -> list[tuple[str, str, int, int]]:
 
 
 def given_to(tx: Transaction, conversation_uid: str) -> set[str]:
-    """Ids of everything that was given to a conversation."""
-    return {row[0] for row in rows_by(tx, injections.c.conversation_uid, [conversation_uid], injections.c.ref_uid)}
+    """Ids of everything that was given to a conversation; the last that a transaction asks which reads."""
+    asked = asked_by(tx, injections.c.conversation_uid, [conversation_uid], injections.c.ref_uid)
+    tx.dialect.end_with(tx.connection, asked)
+    return {row[0] for row in tx.dialect.bare_rows(tx.connection, *asked)}
 
 
 def note_given(
@@ -131,7 +133,12 @@ def note_given(
     """Write down that a conversation was given these, and why each, at an event of its agent; the first time counts."""
     given = {"tenant": tx.tenant, "conversation_uid": conversation_uid, "at": now, "event": event}
     if rows := [{**given, "ref_uid": ref_uid, "why": why or None} for ref_uid, why in reasons.items()]:
-        tx.connection.execute(tx.dialect.upsert(injections, {}, ("conversation_uid", "ref_uid")), rows)
+        tx.dialect.execute_each(tx.connection, _note_given(tx.dialect), rows)
+
+
+@cache
+def _note_given(dialect: Dialect) -> Insert:
+    return dialect.upsert(injections, {}, ("conversation_uid", "ref_uid"))
 
 
 def drop_given(tx: Transaction, conversation_uid: str) -> None:

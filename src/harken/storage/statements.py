@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections import namedtuple
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from operator import itemgetter
 from typing import Any
 
-from sqlalchemy import Connection, Table, insert
+from sqlalchemy import ColumnElement, Connection, Select, Table, insert
 from sqlalchemy.engine import Dialect
 from sqlalchemy.sql.expression import ClauseElement
+
+# As PostgreSQL numbers the one type of numbers that no column's type names exactly.
+_FLOAT8 = 701
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,28 @@ def compiled(statement: ClauseElement, dialect: Dialect, names: tuple[str, ...] 
             conversions.append((name, convert))
     fixed = {name: bind.value for name, bind in made.binds.items() if not bind.required}
     return Statement(str(made), fixed, tuple(conversions))
+
+
+@cache
+def row_reader(statement: Select[Any], kind: type[Dialect]) -> Callable[[Sequence[Any]], Any]:
+    """What gives a driver's row of such a statement by name, as the types of its columns convert it."""
+    columns: Sequence[ColumnElement[Any]] = list(statement.selected_columns)
+    make: Any = namedtuple
+    dialect = kind()
+    names = [str(getattr(column, "key", place)) for place, column in enumerate(columns)]
+    # As SQLAlchemy's rows have it.
+    mapping = {"__slots__": (), "_mapping": property(lambda row: row._asdict())}
+    row_type: Any = type("Row", (make("Row", names, rename=True),), mapping)
+    processors = [column.type.dialect_impl(dialect).result_processor(dialect, _FLOAT8) for column in columns]
+    conversions = [(place, convert) for place, convert in enumerate(processors) if convert]
+
+    def read(row: Sequence[Any]) -> Any:
+        values = list(row)
+        for place, convert in conversions:
+            values[place] = convert(values[place])
+        return row_type._make(values)
+
+    return read
 
 
 @cache

@@ -192,13 +192,17 @@ def answering_space(tx: Transaction) -> StoredSpace | None:
 def answering_spaces(tx: Transaction) -> dict[str, StoredSpace]:
     """By their state the space that queries are asked of, and those of the second model; each if it holds anything."""
     found: dict[str, StoredSpace | None] = {}
-    for row_id, name, dims, threshold, spec, state, holds_some in tx.dialect.bare_rows(
-        tx.connection, _ANSWERING, {"of_tenant": tx.tenant}
-    ):
+    rows = tx.dialect.bare_rows(tx.connection, *spaces_question(tx))
+    for row_id, name, dims, threshold, spec, state, holds_some in rows:
         # The oldest of a state stands for it, whether it holds anything or not.
         space = StoredSpace(row_id, name, dims, threshold, json.loads(spec or "{}"), state)
         found.setdefault(state, space if holds_some else None)
     return {state: space for state, space in found.items() if space is not None}
+
+
+def spaces_question(tx: Transaction) -> Question:
+    """What `answering_spaces` asks."""
+    return _ANSWERING, {"of_tenant": tx.tenant}
 
 
 def ensure_space(tx: Transaction, name: str, dims: int, threshold: float, spec: dict[str, object]) -> StoredSpace:

@@ -18,7 +18,8 @@ from harken.model.lookups import SearchResult
 from harken.providers.embedder import Embedder, Reranker, Vectors
 from harken.record.recorder import NewMessage
 from harken.search.search import Searcher
-from harken.search.session import _SOON_SECONDS, SearchSessions
+from harken.search.session import SearchSessions
+from harken.storage.open import _SOON_SECONDS
 from harken.storage.ports import StoredSpace
 from harken.storage.tables import vectors
 from harken.storage.vectors import delete_vectors_where, ensure_space

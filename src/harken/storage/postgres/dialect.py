@@ -13,6 +13,7 @@ from sqlalchemy import (
     Connection,
     FromClause,
     Insert,
+    Select,
     Table,
     Text,
     any_,
@@ -25,7 +26,7 @@ from sqlalchemy.types import UserDefinedType
 
 from harken.storage.ports import AMONG, Question, RowCount, Values
 from harken.storage.postgres.connection import driver_of
-from harken.storage.statements import compiled, insertion
+from harken.storage.statements import compiled, insertion, row_reader
 
 _COMPILER = dialect()  # type: ignore[no-untyped-call]
 
@@ -38,6 +39,13 @@ def bare_rows(connection: Connection, statement: ClauseElement, values: Mapping[
     """
     with driver_of(connection) as driver:
         return driver.rows(*_asked(statement, values))
+
+
+def named_rows(connection: Connection, statement: Select[Any], values: Mapping[str, Any]) -> list[Any]:
+    """The same by name, and as the types of the columns convert them; for rows that are few."""
+    kind: Any = type(_COMPILER)
+    read = row_reader(statement, kind)
+    return [read(row) for row in bare_rows(connection, statement, values)]
 
 
 def _asked(statement: ClauseElement, values: Values) -> tuple[str, Values]:
@@ -65,15 +73,15 @@ class PostgresDialect:
         """By the column that leads every index."""
         return (table.c.tenant == tenant,)
 
-    def among(self, column: ColumnElement[Any]) -> ColumnElement[bool]:
+    def among(self, column: ColumnElement[Any], name: str = AMONG) -> ColumnElement[bool]:
         """By one bound array."""
         if isinstance(column.type, Text):
-            return column == any_(bindparam(AMONG, type_=ARRAY(Text)))
-        return column == func.any(self.list_of())
+            return column == any_(bindparam(name, type_=ARRAY(Text)))
+        return column == func.any(self.list_of(name))
 
-    def list_of(self) -> ColumnElement[Any]:
+    def list_of(self, name: str = AMONG) -> ColumnElement[Any]:
         """The place of what `listing` gives."""
-        return bindparam(AMONG, type_=_Listed())
+        return bindparam(name, type_=_Listed())
 
     def listing(self, values: Sequence[Any]) -> str | list[str]:
         """Numbers as an array's text; texts as they are."""

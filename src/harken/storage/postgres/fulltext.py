@@ -9,15 +9,16 @@ import time
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from itertools import repeat
 from typing import Any, NamedTuple
 
 import numpy as np
-from sqlalchemy import Connection, func, select, text
+from sqlalchemy import Connection, TextClause, func, select, text
 
 from harken.model.conversations import UNTRUSTED
 from harken.storage.entries import NEIGHBOURS, scope_conditions
-from harken.storage.ports import Holding, Question, RowScope, Scored, TextIndex, Transaction, WordLists
+from harken.storage.ports import Holding, Question, RowScope, Scored, TextIndex, Transaction, WordLists, WordsAsked
 from harken.storage.postgres.connection import WORK_CHANNEL
 from harken.storage.postgres.dialect import PostgresDialect, bare_rows
 from harken.storage.tables import entries, to_microseconds
@@ -50,6 +51,9 @@ MATCHES_TO_RANK = 2_500
 _ROWS_AT_ONCE = 500
 # How many entries there are and how long they are changes slowly; counting them among 100,000 takes 10 ms.
 _RECOUNT_SECONDS, _SMALL = 30.0, 2_000
+# Of up to so many entries the ids of a part are asked for: sooner than to have the server compare their vectors.
+_MOST_LISTED = 10_000
+_NAMED_IN = re.compile(r":(\w+)")
 
 # What is indexed of an entry, but for those beside it; see `_Indexed`.
 _INDEXED_OF = """e.id, e.is_turn, e.author, e.text, e.created_at, e.source, e.role, e.project_id, e.conversation_id,
@@ -84,12 +88,8 @@ _SEARCH = text(
 _HOLDERS = text(
     "SELECT place, holders FROM harken_holders(:of_tenant, CAST(:words AS text[]), :scope, :since, :until, :at_most)"
 )
-_INSIDE = text("""
-    SELECT count(*), coalesce(string_agg(e.id::text, ','), '') FROM entries e
-    WHERE e.tenant = :of_tenant AND e.conversation_id = :of_conversation
-        AND (CAST(:of_segment AS bigint) IS NULL OR e.segment_id = CAST(:of_segment AS bigint))
-        AND (CAST(:sources AS text[]) = '{}' OR e.source = ANY (CAST(:sources AS text[])))
-        AND e.trust <> ALL (CAST(:untrusted AS text[]))""")
+_IDS = "SELECT count(*), coalesce(string_agg({0}::text, ','), '') FROM {1} WHERE tenant = :of_tenant"
+_HAVING = text(_IDS.format("entry_id", "entry_facets") + " AND facet = :of_facet")
 _ALL = 2**31 - 1
 _ALL_IDS = text("SELECT id FROM entries WHERE tenant = :of_tenant ORDER BY id")
 
@@ -179,23 +179,29 @@ class TsvectorIndex(TextIndex):
                 return Holding(found, total)
         if max(map(len, found.values()), default=0) <= few:
             return Holding(found, 0)
-        part = entries_inside(self._tenant, scope)
-        if part is not None:
-            return Holding(found, bare_rows(connection, *part)[0][0])
+        if self.lists(connection, scope) and not scope.facets:
+            return Holding(found, bare_rows(connection, *_entries_inside(self._tenant, scope))[0][0])
         mine = entries.c.tenant == self._tenant
         inside = select(func.count()).select_from(entries).where(mine, *scope_conditions(scope))
         return Holding(found, int(connection.execute(inside).scalar_one()))
 
-    def foresee(
-        self, tx: Transaction, terms: Sequence[str], scope: RowScope, limit: int, with_context: bool, holders: WordLists
-    ) -> None:
-        """The questions of `find` and `holders`, and which entries a part of a conversation has."""
-        asked = self._question(tx.connection, terms, "", scope, limit, with_context)
-        questions = [asked, entries_inside(self._tenant, scope)]
+    def foresee(self, tx: Transaction, asked: WordsAsked, holders: WordLists) -> None:
+        """The questions of `find` and `holders`."""
+        connection, scope = tx.connection, asked[2]
+        questions = [self._question(connection, *asked)]
         for words, most in holders:
-            if scope.is_narrow and (plain := _words_of(words)):
+            is_asked = most is None or scope.is_narrow or (self._counted(connection)[0] or 0) <= ALL_RANKED_UP_TO
+            if is_asked and (plain := _words_of(words)):
                 questions.append(self._who_holds(plain, scope, most))
-        tx.dialect.foresee(tx.connection, *filter(None, questions))
+            if is_asked and most is not None and self._counted(connection)[0] is None and not scope.facets:
+                questions.append(_entries_inside(self._tenant, scope))
+        tx.dialect.foresee(connection, *filter(None, questions))
+
+    def lists(self, connection: Connection, scope: RowScope) -> bool:
+        """Whether the ids of all entries of a scope may be asked for: they are as good as few."""
+        if scope.is_narrow or replace(scope, facets=()).is_open:
+            return True
+        return (self._counted(connection)[0] or 0) <= _MOST_LISTED
 
     def find(
         self,
@@ -346,18 +352,41 @@ def _words_of(terms: Sequence[str]) -> dict[str, str]:
     return {term: plain for term in terms if (plain := plain_words(_encodable(term)))}
 
 
-def entries_inside(tenant: str, scope: RowScope) -> Question | None:
-    """How many entries a part of a conversation has, and their ids as one text; None for other scopes."""
-    bare = replace(scope, conversation_id=None, segment_id=None, sources=(), without_untrusted=False)
-    if scope.conversation_id is None or not bare.is_open:
-        return None
-    of_it = {
-        "of_tenant": tenant,
-        "of_conversation": scope.conversation_id,
-        "of_segment": scope.segment_id,
-        "sources": list(scope.sources),
+def entries_inside(tenant: str, scope: RowScope) -> list[Question]:
+    """What tells the ids of a scope's entries: each how many, and all as one text; they are those that every one has.
+
+    None for an open scope.
+    """
+    plain = replace(scope, facets=())
+    having: list[Question] = [(_HAVING, {"of_tenant": tenant, "of_facet": facet}) for facet in scope.facets]
+    return having if plain.is_open else [_entries_inside(tenant, plain), *having]
+
+
+def _entries_inside(tenant: str, scope: RowScope) -> Question:
+    asked = {
+        "conversation_id = CAST(:of_conversation AS bigint)": scope.conversation_id,
+        "conversation_id = ANY (CAST(:of_conversations AS bigint[]))": scope.conversation_ids,
+        "conversation_id IS DISTINCT FROM CAST(:no_conversation AS bigint)": scope.without_conversation_id,
+        "segment_id = CAST(:of_segment AS bigint)": scope.segment_id,
+        "project_id = CAST(:of_project AS bigint)": scope.project_id,
+        "(project_id IS NULL OR project_id <> ALL (CAST(:no_projects AS bigint[])))": scope.without_project_ids,
+        "source = ANY (CAST(:sources AS text[]))": scope.sources,
+        "source <> ALL (CAST(:no_sources AS text[]))": scope.without_sources,
+        "role = ANY (CAST(:roles AS text[]))": scope.roles,
+        "trust <> ALL (CAST(:no_trust AS text[]))": sorted(_UNTRUSTED_NAMES) if scope.without_untrusted else (),
+        "created_at >= CAST(:since AS bigint)": scope.since,
+        "created_at < CAST(:until AS bigint)": scope.until,
     }
-    return _INSIDE, {**of_it, "untrusted": list(_UNTRUSTED_NAMES) if scope.without_untrusted else []}
+    wanted = {condition: value for condition, value in asked.items() if value not in (None, ())}
+    values = {_NAMED_IN.findall(condition)[0]: value for condition, value in wanted.items()}
+    given = {name: value if isinstance(value, int) else list(value or ()) for name, value in values.items()}
+    return _ids_where(tuple(wanted)), {"of_tenant": tenant, **given}
+
+
+@cache
+def _ids_where(conditions: tuple[str, ...]) -> TextClause:
+    asked = _IDS.format("id", "entries") if conditions else "SELECT count(*), '' FROM entries WHERE tenant = :of_tenant"
+    return text(" AND ".join([asked, *conditions]))
 
 
 def _encodable(term: str) -> str:

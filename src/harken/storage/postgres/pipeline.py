@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import select
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +16,8 @@ from psycopg.rows import tuple_row
 # What lies idle for longer may have been lost on the way without a sign.
 _SURELY_OPEN_SECONDS = 30.0
 _COMMIT, _READ_ONLY = "COMMIT", "READ ONLY"
+# So many statements wait for their answers before one has to be there.
+_AT_ONCE = 100
 
 Row = tuple[Any, ...]
 # A statement and its values.
@@ -169,6 +171,7 @@ class PipelinedConnection(psycopg.Connection[Row]):
         waiting, self._waiting = self._waiting, []
         if self._ended:
             waiting, self._ended = [*self._begins, *waiting], False
+        self._pipeline = self._pipeline or _AtOnce(self)
         with self.pipeline():
             for each in waiting:
                 each.send()
@@ -204,6 +207,19 @@ class PipelinedConnection(psycopg.Connection[Row]):
         self._reserving, self._reserved = None, {}
         self._ended = self._is_reading = False
         self._used_at = time.monotonic()
+
+
+class _AtOnce(psycopg.Pipeline):
+    """A pipeline whose statements leave with its end.
+
+    The driver's own sends each by itself, and looks for answers behind it: both sides wake up for every statement.
+    """
+
+    def _communicate_gen(self) -> Generator[Any, Any, None]:
+        if len(self.result_queue) > _AT_ONCE:
+            yield from super()._communicate_gen()
+        while self.command_queue:
+            self.command_queue.popleft()()
 
 
 class _Cursor(psycopg.Cursor[Row]):

@@ -33,6 +33,7 @@ from harken.storage.postgres.dialect import PostgresDialect
 from harken.storage.postgres.fulltext import TsvectorIndex
 from harken.storage.postgres.rights import check_functions, make_role
 from harken.storage.postgres.vectors import PgvectorIndex
+from harken.storage.state import INJECTIONS
 from harken.storage.team.control import ControlTables
 
 _LISTEN_SECONDS = 1.0
@@ -73,7 +74,7 @@ class PostgresStore:
         on_cluster = self._check() if beside is None else beside._begins.on_cluster
         self._begins: Beginnings = Beginnings(tenant, on_cluster)
         self._statistics = Statistics(self._engine, self._begins)
-        self.nearest = PgvectorIndex(self._engine, tenant, self._translated, self._statistics)
+        self.nearest = PgvectorIndex(self._engine, tenant, self._translated, self._statistics, self.text)
 
     def _check(self) -> bool:
         """See that these are tables that this Harken can go on with; whether the server is a cluster."""
@@ -99,7 +100,7 @@ class PostgresStore:
         """A transaction that has locked what it is to write."""
         # Who keeps everybody else out may have more to do than what is written here.
         begins, at_once = self._begins.writing(of), of is None
-        reserved = _RECORDED if of else ()
+        reserved = _RECORDED if of and tuple(of) != INJECTIONS else ()
         with self._translated(), entered(self._engine, begins, reserved, at_once) as connection:
             yield Transaction(connection, self.tenant, self.text, self._dialect)
 

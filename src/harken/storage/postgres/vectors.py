@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, reduce
 from typing import Any
 
 import numpy as np
@@ -40,7 +40,7 @@ from harken.storage.entries import scope_conditions
 from harken.storage.ports import NearestIndex, RowScope, StoredSpace, Transaction
 from harken.storage.postgres.connection import COUNT_AGAIN, Statistics, driver_of, set_local
 from harken.storage.postgres.dialect import PostgresDialect, bare_rows
-from harken.storage.postgres.fulltext import entries_inside
+from harken.storage.postgres.fulltext import TsvectorIndex, entries_inside
 from harken.storage.tables import counters, entries, refers, vectors
 from harken.storage.vectors import VECTORS_REMOVED, Float32, Int64, best_of, similarities
 
@@ -214,8 +214,10 @@ class PgvectorIndex(NearestIndex):
         tenant: str,
         translated: Callable[[], AbstractContextManager[None]],
         statistics: Statistics,
+        words: TsvectorIndex,
     ) -> None:
         self._engine = engine
+        self._text = words
         self._statistics = statistics
         self._tenant = tenant
         self._translated = translated
@@ -228,13 +230,11 @@ class PgvectorIndex(NearestIndex):
         self, tx: Transaction, space: StoredSpace, query: Float32, scope: RowScope, limit: int, also: Sequence[int]
     ) -> tuple[dict[int, float], dict[int, float]]:
         """The nearest; and the similarities of those and of these entries besides, by one question."""
-        part = entries_inside(self._tenant, scope)
         held = self._held.of(tx, space) if self._is_held(tx, space, scope, limit) else None
         if held is not None:
-            inside = None
-            if part is not None and limit:
-                inside = np.fromstring(bare_rows(tx.connection, *part)[0][1], dtype=np.int64, sep=",")
-            return held.compare(query, limit, also, inside)
+            asked = entries_inside(self._tenant, scope) if limit else ()
+            listed = [np.fromstring(bare_rows(tx.connection, *each)[0][1], dtype=np.int64, sep=",") for each in asked]
+            return held.compare(query, limit, also, reduce(np.intersect1d, listed) if listed else None)
         values = {"of_tenant": tx.tenant, "of_space": space.id, "query": _Sent(query), "most": limit}
         values["among"] = self._dialect.listing(also)
         statement, is_kept = self._statement(tx, space, scope, limit)
@@ -246,13 +246,14 @@ class PgvectorIndex(NearestIndex):
         return dict(near), {row[0]: row[1] for row in rows}
 
     def foresee(self, tx: Transaction, space: StoredSpace, scope: RowScope) -> None:
-        """What was written to a space that is held, and which entries a part of a conversation has."""
+        """What was written to a space that is held, and which entries the scope has."""
         if self._is_held(tx, space, scope, 1):
             self._held.foresee(tx, space)
+            tx.dialect.foresee(tx.connection, *entries_inside(self._tenant, scope))
 
     def _is_held(self, tx: Transaction, space: StoredSpace, scope: RowScope, limit: int) -> bool:
-        is_simple = scope.is_open or not limit or entries_inside(self._tenant, scope) is not None
-        return is_simple and self._size(tx, space) <= min(MOST_VECTORS, EXACT_UP_TO)
+        is_few = self._size(tx, space) <= min(MOST_VECTORS, EXACT_UP_TO)
+        return is_few and (not limit or self._text.lists(tx.connection, scope))
 
     def save(self) -> None:
         """Nothing: what was derived is on the server."""

@@ -10,7 +10,7 @@ from sqlalchemy import Select, bindparam, literal_column, select
 from harken.model.conversations import UNTRUSTED, Trust
 from harken.model.lookups import Rule, RuleState
 from harken.storage.entries import MOMENT, OF_TENANT, RULE_SPAN, STATES_RULE, TRUSTS
-from harken.storage.ports import Dialect, Transaction, bare_among
+from harken.storage.ports import Dialect, Question, Transaction, bare_among
 from harken.storage.state import core_facts
 from harken.storage.tables import conversations, entries, entry_facets, from_microseconds, projects, refers
 
@@ -26,7 +26,7 @@ def read_rules(tx: Transaction, only_counting: bool = False) -> list[Rule]:
 
     Of those that count alone (`Rule.counts`), few in what was imported, no other's text is read.
     """
-    rows = tx.dialect.bare_rows(tx.connection, _stated(), {"of_tenant": tx.tenant})
+    rows = tx.dialect.bare_rows(tx.connection, *rules_question(tx))
     if not rows:
         return []
     decided = {fact.key: RuleState.of(fact.value or "") for fact in core_facts(tx, RULES)}
@@ -55,6 +55,11 @@ def read_rules(tx: Transaction, only_counting: bool = False) -> list[Rule]:
         for entry_id, ref_uid, trust, created_us, conversation_uid, project in rows
         for first, end in sorted(places.get(entry_id, ()), reverse=True)
     ]
+
+
+def rules_question(tx: Transaction) -> Question:
+    """What `read_rules` asks first, and mostly alone."""
+    return _stated(), {"of_tenant": tx.tenant}
 
 
 @cache

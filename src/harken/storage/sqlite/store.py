@@ -79,9 +79,9 @@ class SqliteDialect:
         """None: no index has the tenant, which all rows have, so that every row would be read for it."""
         return ()
 
-    def among(self, column: ColumnElement[Any]) -> ColumnElement[bool]:
+    def among(self, column: ColumnElement[Any], name: str = AMONG) -> ColumnElement[bool]:
         """By one bound list."""
-        listed = func.json_each(bindparam(AMONG, type_=Text)).table_valued("value")
+        listed = func.json_each(bindparam(name, type_=Text)).table_valued("value")
         return column.in_(select(listed.c.value))
 
     def listing(self, values: Sequence[Any]) -> str:

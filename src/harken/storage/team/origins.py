@@ -11,6 +11,7 @@ from sqlalchemy import ARRAY, Text, and_, any_, bindparam, or_, select
 from sqlalchemy.dialects.postgresql import insert
 
 from harken.storage.ports import Transaction, batches
+from harken.storage.postgres.dialect import PostgresDialect, named_rows
 from harken.storage.team.tables import TeamTransaction, origins, principals
 
 
@@ -63,12 +64,13 @@ class NamedOrigin:
 
 
 def origins_of(tx: TeamTransaction, uids: Collection[str]) -> dict[tuple[str, str], NamedOrigin]:
-    """Who brought records first, by space and id."""
+    """Who brought records first, by space and id; the last that a transaction asks which reads."""
     if not uids:
         return {}
-    rows = tx.connection.execute(_ORIGINS, {"of_team": tx.team, "uids": list(uids)}).all()
+    asked = _ORIGINS, {"of_team": tx.team, "uids": list(uids)}
+    PostgresDialect().end_with(tx.connection, asked)
     found: dict[tuple[str, str], NamedOrigin] = {}
-    for row in rows:
+    for row in named_rows(tx.connection, *asked):
         found.setdefault((row.space, row.uid), NamedOrigin(read_origin(row), row.by_name or "", row.sharer_name or ""))
     return found
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from sqlalchemy import Text, bindparam, select
+from sqlalchemy import Select, Text, bindparam, select
 
 from harken.errors import NotFoundError, UsageError
 from harken.model.team import Principal, PrincipalKind
+from harken.storage.postgres.dialect import named_rows
 from harken.storage.team.tables import TeamTransaction, groups, members, principals
 
 EVERYONE = "everyone"
@@ -56,8 +57,13 @@ def find_principal(tx: TeamTransaction, name: str) -> Principal:
 
 def principal_of(tx: TeamTransaction, principal_id: str) -> Principal | None:
     """A principal by their id; None where they are gone."""
-    row = tx.connection.execute(_PRINCIPAL, {"of_team": tx.team, "whose": principal_id}).first()
-    return None if row is None else read_principal(row)
+    rows = named_rows(tx.connection, *principal_question(tx.team, principal_id))
+    return read_principal(rows[0]) if rows else None
+
+
+def principal_question(team: str, principal_id: str) -> tuple[Select[Any], dict[str, str]]:
+    """What `principal_of` asks."""
+    return _PRINCIPAL, {"of_team": team, "whose": principal_id}
 
 
 # Made once: it runs with every request.

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import text
+from sqlalchemy import bindparam, text, update
 from sqlalchemy.dialects.postgresql import insert
 
 from harken.errors import RepeatedRequestError, StoreBusyError, UsageError
 from harken.model.team import AuditEntry
 from harken.storage import migrations
 from harken.storage.postgres.connection import Beginnings, entered
+from harken.storage.postgres.dialect import PostgresDialect
 from harken.storage.team.control import ControlTables, TeamTransaction
 from harken.storage.team.tables import audit, requests
 
@@ -70,7 +71,8 @@ def claimed(
             yield claim
             is_inside = False
             if claim.kept is not None:
-                tx.update(requests, requests.c.principal == principal, requests.c.once == once, answer=claim.kept)
+                mine = {"of_team": team, "whose": principal, "named": once, "kept": claim.kept}
+                PostgresDialect().execute_each(tx.connection, _ANSWER, [mine])
     except StoreBusyError as error:
         if is_inside:
             raise
@@ -98,7 +100,17 @@ def add_entries(tx: TeamTransaction, entries: Sequence[tuple[str, AuditEntry]]) 
         {"team": tx.team, "id": uid, **{name: getattr(entry, name) for name in _AUDITED}, "ids": list(entry.ids)}
         for uid, entry in entries
     ]
-    tx.connection.execute(audit.insert(), rows)
+    PostgresDialect().execute_each(tx.connection, _AUDIT, rows)
+
+
+# Both made once: they run with every request that writes.
+_AUDIT = insert(audit)
+_ANSWER = (
+    update(requests)
+    .where(requests.c.team == bindparam("of_team"), requests.c.principal == bindparam("whose"))
+    .where(requests.c.once == bindparam("named"))
+    .values(answer=bindparam("kept"))
+)
 
 
 def list_entries(

@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import Select, Text, and_, bindparam, func, literal, or_, select
 
 from harken.model.team import COMMON, Access, Grant, TeamSpace
+from harken.storage.postgres.dialect import named_rows
 from harken.storage.team.people import EVERYONE, list_groups, principal_names
 from harken.storage.team.tables import TeamTransaction, grants, members, spaces
 
@@ -34,10 +35,15 @@ def readable_spaces(tx: TeamTransaction, principal_id: str) -> list[tuple[TeamSp
     Somebody's private space is theirs alone, whatever is granted.
     """
     seen = []
-    for row in tx.connection.execute(_READABLE, {"of_team": tx.team, "whose": principal_id}).all():
+    for row in named_rows(tx.connection, *readable_question(tx.team, principal_id)):
         rights = [Access.ADMIN] if row.owner == principal_id else [Access(name) for name in row.access if name]
         seen.append((read_space(row), max(rights, key=list(Access).index)))
     return sorted(seen, key=lambda each: (each[0].owner != principal_id, each[0].id != COMMON, each[0].name))
+
+
+def readable_question(team: str, principal_id: str) -> tuple[Select[Any], dict[str, str]]:
+    """What `readable_spaces` asks."""
+    return _READABLE, {"of_team": team, "whose": principal_id}
 
 
 def _readable() -> Select[Any]:

@@ -10,6 +10,9 @@ from sqlalchemy import URL
 
 from harken.config.sections import AutoRagConfig, SearchConfig
 from harken.engine import Harken
+from harken.engine.team import Team
+from harken.errors import KeyRefusedError
+from harken.record.ids import conversation_uid
 from harken.search.recall import AutoRag, Recall
 from harken.search.session import SearchSessions
 from harken.storage.tables import segments
@@ -75,3 +78,51 @@ def test_what_comes_back_by_itself_takes_one_before_the_vector_is_there_and_one_
     assert told == [2]
     assert again == first
     assert SAID[0] in [item.text for item in again.items]
+
+
+def test_a_search_takes_one_beside_the_model_and_one_behind(harken: Harken, trips: RoundTrips) -> None:
+    first = harken.search("where does the heron nest")
+    with trips.counted() as told:
+        again = harken.search("where does the heron nest")
+    assert told == [2]
+    assert [(hit.entry.id, hit.score) for hit in again.hits] == [(hit.entry.id, hit.score) for hit in first.hits]
+    assert again.hits[0].entry.text == SAID[0]
+
+
+def test_what_was_said_since_is_found_by_a_search_that_looks_ahead(harken: Harken, trips: RoundTrips) -> None:
+    harken.search("where does the stork nest")
+    harken.record_message("chimneys", "user", "the stork nests on the chimney of the bakery")
+    harken.embed()
+    with trips.counted() as told:
+        found = harken.search("where does the stork nest")
+    assert told == [2]
+    assert found.hits[0].entry.text == "the stork nests on the chimney of the bakery"
+    assert found.hits[0].similarity is not None
+
+
+def test_other_conversations_are_asked_while_the_model_is_at_work(harken: Harken, trips: RoundTrips) -> None:
+    uid = conversation_uid("library", "another")
+    first = harken.chats.quotes_about("where does the heron nest", uid)
+    harken.chats.quotes_about("who has repaired the boiler", uid)
+    with trips.counted() as told:
+        again = harken.chats.quotes_about("where does the heron nest", uid)
+    # One for all that is asked before it is known what is near; facts of that; then those of the conversations shown.
+    assert told[0] <= 7
+    assert again == first
+    assert SAID[0] in again[0].text
+
+
+def test_who_has_a_key_is_known_by_one_answer_and_a_revoked_one_is_refused_at_once(
+    trips: RoundTrips, tmp_path: Path
+) -> None:
+    settings = {"store": trips.url.render_as_string(hide_password=False), "tenant": "crew", "embedder": "none"}
+    with Team(tmp_path, settings=settings, env={}) as team:
+        team.create_principal(team.operator(), "ann")
+        key = team.create_key(team.operator(), "ann")
+        first = team.speaker(key.secret)
+        with trips.counted() as told:
+            assert team.speaker(key.secret).spaces == first.spaces
+        assert told == [1]
+        team.revoke_key(team.operator(), key.key.id)
+        with pytest.raises(KeyRefusedError):
+            team.speaker(key.secret)
