@@ -119,7 +119,7 @@ class Runs:
         thread = read_thread(tx, uid)
         if thread.title is None:
             raise NotFoundError(f"There is no conversation {uid}. Find one: harken search QUERY")
-        waits = thread.exchange is not None and thread.exchange.status is ExchangeStatus.IN_PROGRESS
+        waits = thread.exchange is not None and thread.status is ExchangeStatus.IN_PROGRESS
         if not waits:
             # Nobody asked for it there, so it answers nothing that was asked before.
             thread.exchange = None

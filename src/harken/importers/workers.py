@@ -6,6 +6,7 @@ another, so that it ends with whoever started it, however that ends.
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import signal
@@ -131,6 +132,9 @@ class _Reader:
 def serve(tasks: BinaryIO) -> None:
     """Read the transcripts that are asked for, until nobody asks any more."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # What is read goes as it came, in no circles: looking for them took a fifteenth of the time.
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
     # Nothing else may come between the answers.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)

@@ -18,7 +18,7 @@ from harken.model.provenance import Provenance, ProvenanceView
 def format_moment(moment: datetime) -> str:
     """Return ISO 8601 in UTC with microseconds and `Z`."""
     in_utc = moment if moment.tzinfo is UTC else moment.astimezone(UTC)
-    return in_utc.isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
+    return in_utc.isoformat("T", "microseconds")[:26] + "Z"
 
 
 def parse_moment(text: str) -> datetime:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from harken.model.conversations import Event, Exchange, ExchangeEnd, ExchangeStatus, Message, MessageType, Role, Segment
@@ -20,7 +20,8 @@ class Thread:
 
     Attributes:
         segment: the newest; None before the first message.
-        exchange: the last one of that segment, ended or not; None where it has none.
+        exchange: the last one of that segment, as it began; None where it has none.
+        status: how far that one has come.
         last_role: who spoke last in the exchange, markers left aside; `last_type` and `last_at`: what and when.
         last_position: of the conversation's last message; 0 where it has none.
         row_ids: rows of the conversation, its segment and its exchange by uid, which saves looking for them.
@@ -32,6 +33,7 @@ class Thread:
     conversation_uid: str
     segment: Segment | None = None
     exchange: Exchange | None = None
+    status: ExchangeStatus | None = None
     exchange_count: int = 0
     last_role: Role | None = None
     last_type: MessageType | None = None
@@ -68,17 +70,17 @@ class Thread:
             self.events.append(self.segment)
         asks = message.role is Role.USER and message.type is MessageType.TEXT
         exchange = self.exchange
-        if exchange is None or (asks and (self.replied or exchange.status is not ExchangeStatus.IN_PROGRESS)):
+        if exchange is None or (asks and (self.replied or self.status is not ExchangeStatus.IN_PROGRESS)):
             self.end(ExchangeStatus.COMPLETED if self.replied else ExchangeStatus.FAILED)
             self.exchange_count += 1
             uid, number, moment = derived_uid("exchange", message.uid), self.exchange_count, message.created_at
-            begun = ExchangeStatus.IN_PROGRESS
-            exchange = Exchange(uid, self.conversation_uid, self.segment.uid, number, begun, moment)
+            self.status = ExchangeStatus.IN_PROGRESS
+            exchange = Exchange(uid, self.conversation_uid, self.segment.uid, number, self.status, moment)
             self.exchange = exchange
             self.events.append(exchange)
             self.last_role = self.last_type = None
-        if message.role is not Role.SYSTEM and exchange.status is ExchangeStatus.COMPLETED:
-            self.exchange = replace(exchange, status=ExchangeStatus.IN_PROGRESS)
+        if message.role is not Role.SYSTEM and self.status is ExchangeStatus.COMPLETED:
+            self.status = ExchangeStatus.IN_PROGRESS
             # The moment of its end, so that both stand in one file of the journal, in this order.
             at = self.last_at or exchange.started_at
             self.events.append(ExchangeEnd(exchange.uid, self.conversation_uid, ExchangeStatus.IN_PROGRESS, at))
@@ -115,9 +117,9 @@ class Thread:
 
     def end(self, status: ExchangeStatus, error: str | None = None) -> None:
         """End the exchange in progress; one that is ended, or none, is left alone."""
-        if self.exchange is not None and self.exchange.status is ExchangeStatus.IN_PROGRESS and self.last_at:
+        if self.exchange is not None and self.status is ExchangeStatus.IN_PROGRESS and self.last_at:
             self.events.append(ExchangeEnd(self.exchange.uid, self.conversation_uid, status, self.last_at, error))
-            self.exchange = replace(self.exchange, status=status)
+            self.status = status
 
     def _put(self, message: Message) -> None:
         self.messages.append(message)
@@ -143,8 +145,9 @@ def read_thread(tx: Transaction, conversation_uid: str) -> Thread:
     thread.row_ids[row.segment_uid] = row.segment_id
     thread.exchange_count = row.number or 0
     if row.number and row.exchange_segment_id == row.segment_id:
-        uid, status, began_at = row.exchange_uid, ExchangeStatus(row.status), from_microseconds(row.started_at)
-        thread.exchange = Exchange(uid, conversation_uid, row.segment_uid, row.number, status, began_at)
+        uid, began_at = row.exchange_uid, from_microseconds(row.started_at)
+        thread.status = ExchangeStatus(row.status)
+        thread.exchange = Exchange(uid, conversation_uid, row.segment_uid, row.number, thread.status, began_at)
         thread.row_ids[uid] = row.exchange_id
         thread.last_role = Role(row.role) if row.role else None
         thread.last_type = MessageType(row.type) if row.type else None

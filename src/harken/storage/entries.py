@@ -99,7 +99,7 @@ MOMENT = type_coerce(entries.c.created_at, BigInteger)
 
 def add_entries(
     tx: Transaction,
-    rows: Sequence[Mapping[str, Any]],
+    rows: Sequence[dict[str, Any]],
     new_conversations: frozenset[int] = frozenset(),
     facets: Sequence[Sequence[str]] = (),
     studied: Sequence[Studied | None] = (),
@@ -109,7 +109,7 @@ def add_entries(
 
     Args:
         tx: a writing transaction.
-        rows: complete rows of the entries table, without ids and tenant.
+        rows: rows of the entries table, complete but for ids; tenant and traits are put in.
         new_conversations: row ids of conversations that have no other entries, which saves looking for neighbours.
         facets: those of each row; none where it is empty. What a person says gets one more for each rule it states.
         studied: what was found in the text of each row before, where that is known.
@@ -117,8 +117,7 @@ def add_entries(
     """
     if not rows:
         return
-    is_new = rows[0]["conversation_id"] in new_conversations
-    end = tx.text.end_of(tx, conversation_uid, rows, is_new) if conversation_uid else None
+    end = tx.text.end_of(tx, conversation_uid, rows, new_conversations)
     index = None
     if end is None:
         turns = [row for row in rows if row["is_turn"] and row["conversation_id"] not in new_conversations]
@@ -128,18 +127,19 @@ def add_entries(
         known or study(row["text"], row["role"] == Role.USER and row["is_turn"])
         for row, known in zip(rows, studied or repeat(None, len(rows)), strict=True)
     ]
-    complete = [{**row, "tenant": tx.tenant, "traits": one.traits} for row, one in zip(rows, found, strict=True)]
+    for row, one in zip(rows, found, strict=True):
+        row["tenant"], row["traits"] = tx.tenant, one.traits
     if any(one.rules for one in found):
         own = facets or repeat((), len(rows))
         facets = [[*mine, *rule_facets(one.rules)] for mine, one in zip(own, found, strict=True)]
-    added = tx.dialect.add_rows(tx.connection, entries, complete)
+    added = tx.dialect.add_rows(tx.connection, entries, rows)
     named = zip(added, facets, strict=True) if facets else ()
     each = ({"entry_id": entry_id, "facet": facet} for entry_id, mine in named for facet in dict.fromkeys(mine))
     tx.insert(entry_facets, each)
     if index:
         index(added)
     elif end is not None:
-        tx.text.append(tx, end, dict(zip(added, complete, strict=True)), facets)
+        tx.text.append(tx, end, dict(zip(added, rows, strict=True)), facets)
 
 
 def rule_facets(rules: Sequence[tuple[int, int]]) -> list[str]:

@@ -140,6 +140,10 @@ _TABLES: dict[type[_Placed], Table] = {
 }
 
 
+# Their rows are written kind by kind.
+_OF_TALK = frozenset({*_TABLES, ExchangeEnd, Trusted})
+
+
 class Ingest:
     """Applies events to rows inside one transaction, remembering the row ids it has met.
 
@@ -177,27 +181,29 @@ class Ingest:
         `checked` says that none was applied before and none is of something forgotten.
         """
         wanted = events if checked else self.unknown(events)
+        of_kind: dict[type, list[Any]] = {}
         for event in wanted:
-            if isinstance(event, Conversation):
-                self._conversation(event)
-        new = [self._row(event, _segment_row, "conversation") for event in wanted if isinstance(event, Segment)]
+            of_kind.setdefault(type(event), []).append(event)
+        for event in of_kind.get(Conversation, ()):
+            self._conversation(event)
+        new = [self._row(event, _segment_row, "conversation") for event in of_kind.get(Segment, ())]
         self._insert(segments, new)
-        ends = {event.exchange_uid: event for event in wanted if isinstance(event, ExchangeEnd)}
-        begun = [event for event in wanted if isinstance(event, Exchange)]
-        rows = [self._row(event, _exchange_row, "conversation", "segment") for event in begun]
+        ends = {event.exchange_uid: event for event in of_kind.get(ExchangeEnd, ())}
+        rows = [self._row(event, _exchange_row, "conversation", "segment") for event in of_kind.get(Exchange, ())]
         for row in rows:
             if row["uid"] in ends:
                 row.update(_end_row(ends.pop(row["uid"])))
         self._insert(exchanges, rows)
-        fresh = [event for event in wanted if isinstance(event, Message)]
+        fresh: list[Message] = of_kind.get(Message, [])
         if fresh:
             self._messages(self._placed(fresh))
         self._end_exchanges(ends.values())
-        if raised := [event for event in wanted if isinstance(event, Trusted)]:
+        if raised := of_kind.get(Trusted):
             raise_trust(self._tx, raised)
         if not checked and fresh:
             weigh_anew_in(self._tx, {event.conversation_uid for event in fresh})
-        self._say(wanted)
+        if of_kind.keys() - _OF_TALK:
+            self._say(event for event in wanted if type(event) not in _OF_TALK)
         if self.now is not None and (fresh or self._saved):
             tell(self._tx, self.now(), fresh, self._saved, project_of=lambda uid: self._place(uid)[0])
             self._saved = []

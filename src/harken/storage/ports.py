@@ -150,15 +150,13 @@ class TextIndex(Protocol):
         return
 
     def end_of(
-        self, tx: Transaction, conversation_uid: str, rows: Sequence[Values], is_new: bool
-    ) -> Sequence[Any] | None:
+        self, tx: Transaction, conversation_uid: str, rows: Sequence[Values], new_conversations: frozenset[int]
+    ) -> Any:
         """What `append` takes to index rows without reading them; None where their place, or the index, asks for it."""
         return None
 
-    def append(
-        self, tx: Transaction, end: Sequence[Any], rows: Mapping[int, Values], facets: Sequence[Sequence[str]]
-    ) -> None:
-        """Index what was added at the `end_of` a conversation, by id, with those whose words it stands beside."""
+    def append(self, tx: Transaction, end: Any, rows: Mapping[int, Values], facets: Sequence[Sequence[str]]) -> None:
+        """Index what was added at the `end_of` conversations, by id, with those whose words it stands beside."""
         self.add(tx.connection, list(rows))
 
     def search(

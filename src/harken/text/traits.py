@@ -99,22 +99,22 @@ def _traits(text: str, words: Sequence[str], rules: int) -> int:
     asked = sum(map(said.count, _ASKING))
     sentences = max(1, len(_SENTENCE.findall(said))) if asked else 1
     is_counted = (_PLAIN_DIGIT if is_plain else _DIGIT).search(said) is not None
-    values = {
-        "ends_asking": any(mark in text for mark in _ASKING) and _ENDS_ASKING.search(text) is not None,
-        "asks": asked > 0,
-        "greets": words[0] in lists["greeting"],
-        "dated": not lists["moment"].isdisjoint(words) or (is_counted and _YEAR.search(said) is not None),
-        "counts": not lists["number"].isdisjoint(words) or is_counted,
-        "asking": round(min(1.0, asked / sentences) * _SHARES),
-        "tokens": tokens.estimate(text),
-        "telling": whole * telling,
-        "names": whole * len(names),
-        "rules": rules > 0,
-    }
-    packed = shift = 0
-    for name, bits in _BITS.items():
-        packed |= min(int(values[name]), 2**bits - 1) << shift
-        shift += bits
+    # In the order of `_BITS`; what is no count is 0 or 1.
+    values = (
+        any(mark in text for mark in _ASKING) and _ENDS_ASKING.search(text) is not None,
+        asked > 0,
+        words[0] in lists["greeting"],
+        not lists["moment"].isdisjoint(words) or (is_counted and _YEAR.search(said) is not None),
+        not lists["number"].isdisjoint(words) or is_counted,
+        round(min(1.0, asked / sentences) * _SHARES),
+        tokens.estimate(text),
+        int(whole * telling),
+        int(whole * len(names)),
+        rules > 0,
+    )
+    packed = 0
+    for value, most, shift in zip(values, _MOST, _SHIFTS, strict=True):
+        packed |= min(value, most) << shift
     return packed
 
 

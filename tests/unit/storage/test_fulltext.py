@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from harken.model.conversations import NewEntry, ProjectIdentity, Role, SearchScope
+from harken.model.conversations import MessageType, NewEntry, ProjectIdentity, Role, SearchScope, Trust
 from harken.storage.entries import RecordHead, add_record_entries, row_scope
 from harken.storage.ports import RowScope
 from harken.storage.projects import all_projects
@@ -161,6 +163,29 @@ class TestPieces:
         assert _pieces(store) == before + 1
         assert text_problems(store) == []
         assert len(found(store, "four")) == 3
+
+    def test_what_is_said_last_is_indexed_without_being_read_back(
+        self, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Several conversations at once make one piece all the same."""
+        talks = [keep(store, talk_of(name, "one", "two", "три", "四五", project=HOUSE)) for name in ("c", "d")]
+        before = _pieces(store)
+        monkeypatch.setattr(fulltext, "words_of", None)
+        said = [
+            replace(talk.say(text, role, type=kind, author=author), trust=trust)
+            for talk in talks
+            for text, role, kind, author, trust in (
+                ("six 七", Role.USER, MessageType.TEXT, "Melanie", Trust.OWNER),
+                ("ls zebra", Role.ASSISTANT, MessageType.TOOL_CALL, None, Trust.AGENT),
+                ("seven", Role.ASSISTANT, MessageType.TEXT, None, Trust.UNTRUSTED),
+            )
+        ]
+        apply(store, said)
+        monkeypatch.undo()
+        assert _pieces(store) == before + 1
+        assert text_problems(store) == []
+        assert (len(found(store, "seven")), len(found(store, "七"))) == (2 * 3, 2 * 4)
+        assert len(found(store, "zebra")) == 2
 
 
 def _pieces(store: SqliteStore) -> int:

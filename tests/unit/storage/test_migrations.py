@@ -13,7 +13,7 @@ from harken.storage.conversations import messages_of
 from harken.storage.migrations.schema import ALL_TABLES
 from harken.storage.ports import RowScope
 from harken.storage.positions import STEP
-from harken.storage.sqlite.fulltext import MARK, VIEW
+from harken.storage.sqlite.indexed import MARK, VIEW
 from harken.storage.sqlite.store import SqliteStore
 from harken.testing.store_conformance.asking import differing_traits, found, keep, text_problems
 from harken.testing.talk import START, Talk

@@ -112,9 +112,16 @@ class TsvectorIndex(TextIndex):
         tx.dialect.foresee(tx.connection, (_LAST_SPOKEN, {"of_tenant": tx.tenant, "of_uid": conversation_uid}))
 
     def end_of(
-        self, tx: Transaction, conversation_uid: str, rows: Sequence[Mapping[str, Any]], is_new: bool
-    ) -> Sequence[Any] | None:
+        self,
+        tx: Transaction,
+        conversation_uid: str,
+        rows: Sequence[Mapping[str, Any]],
+        new_conversations: frozenset[int],
+    ) -> Any:
         """The last turns, first the first, where all rows stand behind them and in their order."""
+        if not conversation_uid:
+            return None
+        is_new = rows[0]["conversation_id"] in new_conversations
         positions = [row["position"] for row in rows]
         asked = {"of_tenant": tx.tenant, "of_uid": conversation_uid}
         found = [] if is_new else tx.dialect.bare_rows(tx.connection, _LAST_SPOKEN, asked)
@@ -125,7 +132,7 @@ class TsvectorIndex(TextIndex):
     def append(
         self,
         tx: Transaction,
-        end: Sequence[Any],
+        end: Any,
         rows: Mapping[int, Mapping[str, Any]],
         facets: Sequence[Sequence[str]],
     ) -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -13,10 +12,21 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Connection, func, select
 from sqlalchemy.exc import DBAPIError
 
-from harken.model.conversations import UNTRUSTED
 from harken.storage.entries import scope_conditions
-from harken.storage.ports import Holding, RowScope, Scored, TextIndex
+from harken.storage.ports import Holding, RowScope, Scored, TextIndex, Transaction, Values
 from harken.storage.positions import TURNS_OUT_OF_TIME
+from harken.storage.sqlite.indexed import (
+    COLUMNS,
+    INDEX,
+    MARK,
+    PUT_IN,
+    TAKE_OUT,
+    UNTRUSTED_NAMES,
+    VIEW,
+    append_rows,
+    ends_of,
+    words_of,
+)
 from harken.storage.statements import bare, bare_each
 from harken.storage.tables import entries
 from harken.text.words import STOP_WORDS, spaced
@@ -26,8 +36,6 @@ if TYPE_CHECKING:
 
 # Own words count twice those of the two neighbours on each side (measured on LoCoMo); the scope's tokens count nothing.
 _WEIGHTS = "2.0, 1.0, 1.0, 0.0"
-_COLUMNS = "own, context, day, scope"
-INDEX = "entry_index"
 _SEARCHED, _OWN, _BESIDE = "{own context day}", "{own}", "{context day}"
 # A plain OR over common words costs half a second in a million entries. So in a store with more entries than this,
 # only the rarest words choose the candidates: those that up to three times as many entries hold.
@@ -35,28 +43,6 @@ MATCHES_TO_RANK = 20_000
 # A role's token is in half of all entries, which bm25 reads with every word; in more entries than this, who is of a
 # role is listed once, and looked up among so many times as many of the best as are wanted.
 _FEW_ENTRIES, _REACH = 1_000, 3
-_SPOKEN = "coalesce({0}.author || ': ', '') || {0}.text"
-_NEIGHBOURS = (
-    """coalesce((SELECT group_concat(spoken, ' ') FROM (
-    SELECT """
-    + _SPOKEN.format("n")
-    + """ AS spoken FROM entries n
-    WHERE n.is_turn = 1 AND n.conversation_id = e.conversation_id AND (n.position, n.id) {0} (e.position, e.id)
-    ORDER BY n.position {1}, n.id {1} LIMIT 2)), '')"""
-)
-_UNTRUSTED = ", ".join(f"'{trust.value}'" for trust in UNTRUSTED)
-# What stands in the scope of an entry that is not to be trusted.
-MARK = "untrusted"
-VIEW = f"""CREATE VIEW entry_words AS SELECT
-    e.id AS id,
-    harken_words({_SPOKEN.format("e")}) AS own,
-    CASE WHEN e.is_turn THEN harken_words(
-        {_NEIGHBOURS.format("<", "DESC")} || ' ' || {_NEIGHBOURS.format(">", "ASC")}) ELSE '' END AS context,
-    harken_day(e.created_at) AS day,
-    'o' || e.source || coalesce(' r' || e.role, '') || coalesce(' p' || e.project_id, '')
-        || coalesce(' c' || e.conversation_id, '') || coalesce(' g' || e.segment_id, '')
-        || CASE WHEN e.trust IN ({_UNTRUSTED}) THEN ' {MARK}' ELSE '' END AS scope
-    FROM entries e"""
 # Larger steps of merging than the defaults (4; 1 MB): imports index a sixth faster, searches are no slower. And no
 # message is to merge all pieces of a level at once, where steps come too late: of 2,500 after an import of 30,000 the
 # longest took 11 ms of the processor instead of 35, and all together three quarters; an absent word is looked for in up
@@ -67,15 +53,10 @@ _SETTINGS = tuple(
 )
 SCHEMA = (
     VIEW,
-    f"""CREATE VIRTUAL TABLE {INDEX} USING fts5({_COLUMNS},
+    f"""CREATE VIRTUAL TABLE {INDEX} USING fts5({COLUMNS},
     content='entry_words', content_rowid='id', tokenize='porter unicode61 remove_diacritics 2')""",
     *_SETTINGS,
 )
-_WORDS_OF = f"SELECT id, {_COLUMNS} FROM entry_words WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id"
-# Row by row and in the order of their ids: FTS5 writes a segment of what it has before every statement that may change
-# several rows, and before a row whose id is lower than the last one's. Each is to be merged with others later.
-_PUT_IN = f"INSERT INTO {INDEX}(rowid, {_COLUMNS}) VALUES (?, ?, ?, ?, ?)"
-_TAKE_OUT = f"INSERT INTO {INDEX}({INDEX}, rowid, {_COLUMNS}) VALUES ('delete', ?, ?, ?, ?, ?)"
 # Inside quotes nothing else means anything.
 _NO_SYNTAX = str.maketrans('"\0', "  ")
 _LETTER = re.compile(r"[^\W_]")
@@ -107,13 +88,6 @@ class _Asked:
         return f"{self.before}{columns} : ({words}){self.behind}"
 
 
-def _words_of(connection: Connection, entry_ids: Sequence[int]) -> Iterator[Any]:
-    """The rows of the view of entries, one by one."""
-    driver: Any = connection.connection.driver_connection
-    found: Iterator[Any] = driver.execute(_WORDS_OF, (json.dumps(list(entry_ids)),))
-    return found
-
-
 def newest_entry(connection: Connection) -> int:
     """The highest id that an entry ever had: about how many there are."""
     found = bare(connection, "SELECT seq FROM sqlite_sequence WHERE name = 'entries'")
@@ -129,23 +103,33 @@ class Fts5Index(TextIndex):
 
     def add(self, connection: Connection, entry_ids: Sequence[int]) -> None:
         """Index entries as their rows stand now."""
-        bare_each(connection, _PUT_IN, _words_of(connection, entry_ids))
+        bare_each(connection, PUT_IN, words_of(connection, entry_ids))
+
+    def end_of(
+        self, tx: Transaction, conversation_uid: str, rows: Sequence[Values], new_conversations: frozenset[int]
+    ) -> Any:
+        """The last turns of each conversation by its row, where all new ones stand behind them and in their order."""
+        return ends_of(tx.connection, rows, new_conversations)
+
+    def append(self, tx: Transaction, end: Any, rows: Mapping[int, Values], facets: Sequence[Sequence[str]]) -> None:
+        """Index new entries with the last two turns before them, of which everything is known."""
+        append_rows(tx.connection, end, rows)
 
     def remove(self, connection: Connection, entry_ids: Sequence[int]) -> None:
         """Take entries out; their rows and their neighbours' must still be as they were indexed."""
-        bare_each(connection, _TAKE_OUT, _words_of(connection, entry_ids))
+        bare_each(connection, TAKE_OUT, words_of(connection, entry_ids))
 
     def before_change(self, connection: Connection, entry_ids: Sequence[int]) -> Callable[[Sequence[int]], None]:
         """See there; what they are indexed with now is kept, without which they could not be taken out."""
-        before = list(_words_of(connection, entry_ids)) if entry_ids else []
+        before = list(words_of(connection, entry_ids)) if entry_ids else []
 
         def index(added: Sequence[int]) -> None:
-            rows = _words_of(connection, [*entry_ids, *added])
+            rows = words_of(connection, [*entry_ids, *added])
             for old, row in zip(before, rows, strict=False):
                 if old != row:
-                    bare(connection, _TAKE_OUT, old)
-                    bare(connection, _PUT_IN, row)
-            bare_each(connection, _PUT_IN, rows)
+                    bare(connection, TAKE_OUT, old)
+                    bare(connection, PUT_IN, row)
+            bare_each(connection, PUT_IN, rows)
 
         return index
 
@@ -235,13 +219,13 @@ class Fts5Index(TextIndex):
         Entries that are not to be trusted get their mark, and turns whose times are not in their order the words of
         their true neighbours. Each of the two views says what is in the index at its time.
         """
-        untrusted = f"SELECT id FROM entries WHERE trust IN ({_UNTRUSTED})"
+        untrusted = f"SELECT id FROM entries WHERE trust IN ({UNTRUSTED_NAMES})"
         marked = f"FROM entry_words WHERE id IN ({untrusted}) OR id IN ({TURNS_OUT_OF_TIME})"
         for statement in (
-            f"INSERT INTO entry_index(entry_index, rowid, {_COLUMNS}) SELECT 'delete', id, {_COLUMNS} {marked}",
+            f"INSERT INTO entry_index(entry_index, rowid, {COLUMNS}) SELECT 'delete', id, {COLUMNS} {marked}",
             "DROP VIEW entry_words",
             VIEW,
-            f"INSERT INTO entry_index(rowid, {_COLUMNS}) SELECT id, {_COLUMNS} {marked}",
+            f"INSERT INTO entry_index(rowid, {COLUMNS}) SELECT id, {COLUMNS} {marked}",
             *_SETTINGS,
         ):
             connection.exec_driver_sql(statement)

@@ -44,7 +44,7 @@ from harken.errors import StoreBusyError, StoreCorruptError, StoreError, StoreFu
 from harken.files import make_private
 from harken.storage import migrations
 from harken.storage.ports import AMONG, Question, Right, RowCount, Transaction, Values
-from harken.storage.sqlite import counts, fulltext
+from harken.storage.sqlite import counts, fulltext, indexed
 from harken.storage.sqlite.fulltext import Fts5Index
 from harken.storage.state import recount
 from harken.storage.statements import bare, bare_each, compiled, insertion, placed_insertion
@@ -246,7 +246,7 @@ class SqliteStore:
         except StoreCorruptError as error:
             return [str(error)]
         # From 3.44 on SQLite looks into the full text as well, which is the text index's own matter.
-        return [f"The database is damaged: {row}" for row in rows if row != "ok" and fulltext.INDEX not in row]
+        return [f"The database is damaged: {row}" for row in rows if row != "ok" and indexed.INDEX not in row]
 
     def mend(self) -> bool:
         """Make the indexes anew from the rows; whether all is well then."""
