@@ -8,6 +8,7 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
 
@@ -77,3 +78,27 @@ def remove_abandoned(folder: Path, pattern: str) -> None:
                 shutil.rmtree(stray, ignore_errors=True)
             else:
                 stray.unlink(missing_ok=True)
+
+
+def write_whole(path: Path, blocks: Iterable[bytes | memoryview]) -> None:
+    """Put blocks of bytes in a file's place, all of them or none, for this user alone; its folder is made.
+
+    Raises:
+        OSError: it cannot be written; what was there stays as it was.
+    """
+    # Likewise.
+    import tempfile
+
+    make_private(path.parent)
+    remove_abandoned(path.parent, f"{path.name}.*")
+    handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f"{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            for block in blocks:
+                file.write(block)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(draft, path)
+    except OSError:
+        os.unlink(draft)
+        raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -48,7 +49,7 @@ from harken.storage.state import INJECTIONS, core_facts, given_to, note_given, n
 _RECALLED = (LayerName.RULES, LayerName.PAST, LayerName.KNOWN, LayerName.AUTO_RAG, LayerName.ELSEWHERE)
 _WORTH_A_CALL = 10
 # Whatever is asked, the model has to be loaded for it.
-_ANY_QUESTION = "what was said before"
+_ANY_QUESTION = "what did we decide about the garden before"
 
 
 class Chats:
@@ -184,11 +185,22 @@ class Chats:
         with self._sessions.open(self._projects(session.project if session else None, directory)) as searches:
             return past.search(query, session.conversation_uid if session else None, searches)
 
-    def warm_up(self) -> None:
-        """Have the embedding model loaded while nobody waits for it; an endpoint has none to load, and may cost."""
-        if self._settings().embedder != "openai-compatible":
-            with self._sessions.open() as searches:
-                searches.begin(parse_query(_ANY_QUESTION))
+    def warm_up(self) -> Future[None] | None:
+        """Load what a recall needs, in a thread, while nobody waits for it; an endpoint has no model, and may cost."""
+        is_endpoint = self._settings().embedder == "openai-compatible"
+        return None if is_endpoint else self._sessions.models.threads.submit(self._load)
+
+    def _load(self) -> None:
+        """Look for something as a recall does, of which all passes: what it imports and puts together stays."""
+        query, config = parse_query(_ANY_QUESTION), self._settings().rag.model_copy(update={"min_similarity": -1.0})
+        with self._sessions.open() as searches:
+            asked = searches.vector(query)
+            if not isinstance(asked, str):
+                searches.likeness_to_talk(asked)
+                searches.likeness_to_world(asked)
+            rule_quotes(searches, query, config)
+            saved_quotes(self._searcher, query, searches)
+            PastConversations(self._sessions, lambda: config).search(query.text, session=searches)
 
     def quotes_about(
         self, prompt: str, conversation_uid: str, directory: str | None = None, by_words: bool = False

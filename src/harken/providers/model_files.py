@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harken.errors import ConfigError, ModelFileError
-from harken.files import make_private, remove_abandoned
+from harken.files import make_private, remove_abandoned, write_whole
 from harken.log import Log
 from harken.providers.options import EmbedderOptions
 
@@ -64,15 +64,7 @@ class FileHashes:
 
     def _write(self, known: dict[str, Any]) -> None:
         try:
-            make_private(self.cache.parent)
-            handle, name = tempfile.mkstemp(dir=self.cache.parent, prefix=f"{self.cache.name}.")
-            try:
-                with os.fdopen(handle, "w", encoding="utf-8") as file:
-                    json.dump(known, file, indent=1)
-                Path(name).replace(self.cache)
-            except OSError:
-                Path(name).unlink(missing_ok=True)
-                raise
+            write_whole(self.cache, [json.dumps(known, indent=1).encode()])
         except OSError as error:
             _log.debug("hash_cache_not_written", error=type(error).__name__)
 

@@ -17,7 +17,7 @@ from harken.errors import MissingExtraError, NotFoundError, ProviderError
 from harken.log import Log
 from harken.model.conversations import SearchScope
 from harken.model.provenance import Provenance
-from harken.providers.embedder import Embedder, QueryVectors, Vectors
+from harken.providers.embedder import Embedder, ExampleVectors, QueryVectors, Vectors
 from harken.providers.priority import FOREGROUND
 from harken.search.query import Query
 from harken.search.query import QueryVector as QueryVector
@@ -39,7 +39,7 @@ from harken.storage.vectors import (
     count_waiting,
     spaces_question,
 )
-from harken.text.words import foreign_share, is_english, lines_of
+from harken.text.words import foreign_share, is_english
 
 GO_ON = "harken worker run --until-idle"
 NOTHING_EMBEDDED = f"Searched by words alone: nothing is embedded yet. Go on: {GO_ON}"
@@ -444,13 +444,10 @@ class SearchSessions:
 
         None by a model that was not measured so.
         """
-        if (space.name, kind) not in self.models.examples:
-            embedder = self.models.opened[space.name][0] if space.name in self.models.opened else None
-            if embedder is None or not (embedder.space.latin_only or space.state in (FOREIGN, ENGLISH)):
-                return None
-            name = _EXAMPLES[kind, embedder.space.latin_only]
-            self.models.examples[space.name, kind] = embedder.embed_passages(lines_of(name))
-        return self.models.examples[space.name, kind]
+        embedder = self.models.opened[space.name][0] if space.name in self.models.opened else None
+        if embedder is None or not (embedder.space.latin_only or space.state in (FOREIGN, ENGLISH)):
+            return None
+        return self.models.examples.of(embedder, _EXAMPLES[kind, embedder.space.latin_only])
 
     def _open(self, space: StoredSpace) -> tuple[Embedder, QueryVectors] | None:
         """The model of a space, and what embeds a query with it; None where none is to be asked."""
@@ -469,12 +466,12 @@ class QueryModels:
     Attributes:
         threads: in which that is done.
         opened: models by their spaces' names, each with what embeds a query with it.
-        examples: the vectors of examples, of small talk or of questions about the world, likewise, by space and kind.
+        examples: the vectors of examples, of small talk and of questions about the world.
     """
 
     threads: ThreadPoolExecutor = field(default_factory=partial(ThreadPoolExecutor, _AT_ONCE, "embed"))
     opened: dict[str, tuple[Embedder, QueryVectors]] = field(default_factory=dict)
-    examples: dict[tuple[str, str], Vectors] = field(default_factory=dict)
+    examples: ExampleVectors = field(default_factory=ExampleVectors)
 
 
 @contextmanager

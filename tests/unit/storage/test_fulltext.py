@@ -99,6 +99,27 @@ class TestTwoStages:
         assert order[0] == chinese.messages[0].uid
 
 
+class TestHolders:
+    """Who of some conversations has a word: their entries are listed once, in place of looking among them per word."""
+
+    def test_a_list_of_the_conversations_entries_tells_what_the_tokens_do(
+        self, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        talks = [talk_of(f"c{number}", "deploy the thing", "the cluster", "deploy it again") for number in range(4)]
+        keep(store, *talks)
+        scopes = [RowScope(conversation_ids=(1, 3)), RowScope(conversation_ids=(2,), roles=("user",)), RowScope()]
+        told: list[list[dict[str, frozenset[int]]]] = []
+        monkeypatch.setattr(fulltext, "_FEW_ENTRIES", 0)
+        for most in (0, 20_000):
+            monkeypatch.setattr(fulltext, "MATCHES_TO_RANK", most)
+            with store.reading() as tx:
+                asked = (["deploy", "cluster", "giraffe"] for _ in range(8))
+                told += [[tx.text.holders(tx.connection, terms, scope).of for scope in scopes] for terms in asked]
+        assert all(each == told[0] for each in told)
+        assert [len(found["deploy"]) for found in told[0]] == [4, 2, 8]
+        assert [len(found["giraffe"]) for found in told[0]] == [0, 0, 0]
+
+
 class TestRoles:
     """A role that is asked for again is looked up in a list instead of the index."""
 

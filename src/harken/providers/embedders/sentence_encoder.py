@@ -6,7 +6,7 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harken.errors import ModelFileError
-from harken.files import make_private, remove_abandoned
+from harken.files import write_whole
 from harken.providers.embedder import ModelCard, PrefixingEmbedder, Space, Vectors, presentable, trim_heap, unit_rows
 from harken.providers.model_files import USE_MULTILINGUAL, ModelFiles, find_model
 from harken.providers.options import EmbedderOptions
@@ -150,7 +150,7 @@ def _words(kept: Mapping[str, NDArray[np.uint8]], parts: Sequence[str], path: Pa
     rows, dims = kept[parts[0]].shape
     try:
         if not path.is_file() or path.stat().st_size != len(parts) * rows * dims:
-            _write(path, (kept[name] for name in parts))
+            write_whole(path, (kept[name].data for name in parts))
         file = path.open("rb", buffering=0)
     except OSError:
         # A full disk, or a home that nobody may write to.
@@ -160,22 +160,6 @@ def _words(kept: Mapping[str, NDArray[np.uint8]], parts: Sequence[str], path: Pa
     words = _Words(file, len(parts), rows, dims)
     finalize(words, file.close)
     return words
-
-
-def _write(path: Path, blocks: Iterable[NDArray[np.uint8]]) -> None:
-    make_private(path.parent)
-    remove_abandoned(path.parent, f"{path.name}.*")
-    handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f"{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            for block in blocks:
-                file.write(block.data)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(draft).replace(path)
-    except OSError:
-        Path(draft).unlink(missing_ok=True)
-        raise
 
 
 def _batches(rows: Sequence[Sequence[int]]) -> Iterator[list[Sequence[int]]]:

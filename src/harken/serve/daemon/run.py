@@ -221,10 +221,13 @@ class Daemon:
 
     def _warm_up(self) -> None:
         try:
+            loading = self._harken.chats.warm_up()
             self._harken.search(_QUESTION, limit=1)
             # Modules are imported and statements put together by then: the first `status` would take 60 ms for that.
             self._harken.maintenance.status()
             self._harken.background.status()
+            if loading is not None:
+                loading.result()
         except HarkenError as error:
             _log.warning("not_warmed_up", error_class=type(error).__name__)
 

@@ -41,8 +41,9 @@ _SEARCHED, _OWN, _BESIDE = "{own context day}", "{own}", "{context day}"
 # only the rarest words choose the candidates: those that up to three times as many entries hold.
 MATCHES_TO_RANK = 20_000
 # A role's token is in half of all entries, which bm25 reads with every word; in more entries than this, who is of a
-# role is listed once, and looked up among so many times as many of the best as are wanted.
-_FEW_ENTRIES, _REACH = 1_000, 3
+# role is listed once, and looked up among so many times as many of the best as are wanted; of a role with a smaller
+# share than this the token tells it sooner.
+_FEW_ENTRIES, _REACH, _LEAST_SHARE = 1_000, 3, 0.1
 # Larger steps of merging than the defaults (4; 1 MB): imports index a sixth faster, searches are no slower. And no
 # message is to merge all pieces of a level at once, where steps come too late: of 2,500 after an import of 30,000 the
 # longest took 11 ms of the processor instead of 35, and all together three quarters; an absent word is looked for in up
@@ -167,17 +168,22 @@ class Fts5Index(TextIndex):
         from harken.storage.sqlite import postings
 
         others = self._listed_others(connection, scope)
-        inside = self._inside(connection, scope)
-        found = _holding(connection, terms, _asked(_widened(scope, others, inside)), most)
-        wide = _widened(scope, others, None)
+        inside, newest = self._inside(connection, scope), newest_entry(connection)
+        wide, asked = _widened(scope, others, None), _widened(scope, others, inside)
+        if scope.conversation_ids and most is None and newest <= MATCHES_TO_RANK:
+            # Once, and not for each word: by tokens that takes two to three times as long.
+            of_them = postings.of_conversations(connection, scope.conversation_ids, newest)
+            inside, asked = of_them if inside is None else inside & of_them, replace(asked, conversation_ids=())
+        found = _holding(connection, terms, _asked(asked), most)
         if inside is not None:
-            cut_off = [term for term, ids in found.items() if most is not None and len(ids) > most]
-            found = {term: ids[inside[ids]] for term, ids in found.items()}
-            found |= _holding(connection, cut_off, _asked(wide), most)
+            # Which words are common is told by all entries: those of the role would have to be read for it.
+            found = {
+                term: ids if most is not None and len(ids) > most else ids[inside[ids]] for term, ids in found.items()
+            }
         if others is not None:
             found = {term: ids[postings.outside(ids, others)] for term, ids in found.items()}
         # Of a scope without other projects its share of all: enough to tell which word is rare.
-        share = 1.0 if others is None else 1.0 - len(others) / newest_entry(connection)
+        share = 1.0 if others is None else 1.0 - len(others) / newest
         if most is not None:
             found = {term: ids for term, ids in found.items() if len(ids) <= most}
             return Holding(found, int(_about(connection, wide) * share))
@@ -193,7 +199,12 @@ class Fts5Index(TextIndex):
         return postings.of_projects(connection, scope.without_project_ids, newest_entry(connection), self._others)
 
     def _inside(self, connection: Connection, scope: RowScope) -> Inside | None:
-        return self.inside_roles(connection, scope.roles) if scope.roles else None
+        inside = self.inside_roles(connection, scope.roles) if scope.roles else None
+        if inside is None:
+            return None
+        from harken.storage.sqlite import postings
+
+        return inside if postings.share_of(inside) >= _LEAST_SHARE else None
 
     def inside_roles(self, connection: Connection, roles: tuple[str, ...]) -> Inside | None:
         """Whether each entry is of some roles, by its id; None where tokens or rows tell it sooner."""
@@ -291,13 +302,9 @@ def _by_lists(
     own, context, either = (partial(asked.query, columns=columns) for columns in (_OWN, _BESIDE, _SEARCHED))
     searched, beside = (either, context) if with_context else (own, None)
     counted_up_to = max(1, MATCHES_TO_RANK // 4)
-    counted = [
-        postings.count(connection, searched(phrase), phrase, counted_up_to, newest, inside) for phrase in phrases
-    ]
+    counted = [postings.count(connection, searched(phrase), phrase, counted_up_to, newest) for phrase in phrases]
     held_words = sorted((word for word in counted if word.entries), key=lambda word: word.entries)
-    # Of a role as many in proportion: whoever has read its list has read that of all.
-    share = 1.0 if inside is None else float(inside.mean())
-    if sum(word.entries for word in held_words) <= share * MATCHES_TO_RANK // 8:
+    if sum(word.entries for word in held_words) <= MATCHES_TO_RANK // 8:
         return None
     # The rarest one, and as many more as so many entries hold.
     rarest, left = held_words[:1], 3 * MATCHES_TO_RANK - held_words[0].entries
@@ -307,8 +314,10 @@ def _by_lists(
             break
         rarest.append(word)
     most = 10 * MATCHES_TO_RANK
-    held = [postings.list_holders(connection, word, own, beside, most, inside) for word in rarest]
+    held = [postings.list_holders(connection, word, own, beside, most) for word in rarest]
     ranking = postings.rank(held)
+    if inside is not None:
+        ranking = ranking.part(inside[ranking.ids])
     for facet in scope.facets:
         ranking = postings.with_ids(ranking, connection, _LISTED_WITH_FACET, facet)
     if others is not None:

@@ -21,7 +21,7 @@ from sqlalchemy import Connection, func, select
 from harken.storage.entries import in_scope, scope_conditions
 from harken.storage.ports import NearestIndex, RowScope, StoredSpace, Transaction
 from harken.storage.sqlite.fulltext import Fts5Index
-from harken.storage.sqlite.postings import parsed_ids
+from harken.storage.sqlite.postings import parsed_ids, share_of
 from harken.storage.sqlite.vector_index import VectorIndex
 from harken.storage.statements import bare
 from harken.storage.tables import entries, refers, vectors
@@ -208,7 +208,7 @@ class ScopedNearest(NearestIndex):
             of_roles = asked.tx.text.inside_roles(asked.tx.connection, scope.roles)
         if of_roles is not None:
             # A quarter more than would do if the role were the same part of what is near as of all.
-            reach = min(reach, round(1.25 * (limit + _SLACK) / max(float(of_roles.mean()), 1 / _OVER_FETCH)))
+            reach = min(reach, round(1.25 * (limit + _SLACK) / max(share_of(of_roles), 1 / _OVER_FETCH)))
         while True:
             found = self._nearest(asked, reach)
             if of_roles is not None:
