@@ -35,6 +35,7 @@ from harken.client import ApiError, AsyncHarkenClient
 from harken.config.settings import load_settings
 from harken.engine.team import Team
 from harken.errors import EndpointError
+from harken.providers.priority import lower_priority
 from measuring import Figure
 from report import keep, show
 
@@ -132,7 +133,8 @@ def serve(arguments: argparse.Namespace) -> None:
 
 
 def work(arguments: argparse.Namespace) -> None:
-    """Be a worker."""
+    """Be a worker, as `harken worker run` is for a team."""
+    lower_priority()
     with Team(arguments.home, settings=settings_of(arguments), env={}) as team:
         team.start_workers()
         signal.pause()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -215,6 +217,9 @@ def test_one_worker_works_for_every_space_and_ends_when_it_is_told_to(cli: Comma
         with told.running("worker", "run", "--team", stderr=subprocess.PIPE) as worker:
             assert worker.stderr is not None
             assert "Working for team" in worker.stderr.readline()
+            if sys.platform == "linux":
+                # Whoever answers somebody goes first.
+                assert os.getpriority(os.PRIO_PROCESS, worker.pid) > os.getpriority(os.PRIO_PROCESS, 0)
             deadline = time.monotonic() + TIMEOUT_SECONDS
             while not listener.requests:
                 assert time.monotonic() < deadline

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from harken.errors import MissingExtraError, UsageError
+from harken.providers.priority import lower_priority
 from harken.serve.cli.session import CommandSession, with_json
 
 if TYPE_CHECKING:
@@ -84,6 +85,8 @@ def serve_team(session: CommandSession, given: Mapping[str, Any], wait_seconds: 
 
 def work_for_team(session: CommandSession, is_unwalled: bool) -> None:
     """Do the background work of every space of the team until it is told to end."""
+    # Whoever answers somebody goes first: a small machine has the server and the database as well.
+    lower_priority()
     stopping = threading.Event()
     with _team_opened(session, session.overrides, _WAIT_SECONDS, is_unwalled) as opened:
         for number in (signal.SIGINT, signal.SIGTERM):

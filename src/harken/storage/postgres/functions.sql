@@ -189,8 +189,22 @@ $$
 CREATE OR REPLACE FUNCTION harken_holders(
     of_tenant text, held_words text[], scope text, since bigint, until bigint, at_most integer
 ) RETURNS TABLE (place integer, holders text)
-LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = {schema}, pg_temp AS $$
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = {schema}, pg_temp SET enable_seqscan = off AS $$
+DECLARE
+    name text := harken_bound(of_tenant); said text := {entry_words}; is_small boolean;
 BEGIN
+    EXECUTE 'SELECT count(*) < 2000 FROM (SELECT FROM ' || said || ' w WHERE w.tenant = $1 LIMIT 2000) few'
+        INTO is_small USING name;
+    -- All words of a small tenant by one reading of its entries, which takes a sixth of a search for each word.
+    IF is_small AND since IS NULL AND until IS NULL THEN
+        RETURN QUERY EXECUTE 'SELECT q.place, string_agg(w.entry_id::text, '','') FROM ' || said || ' w, (
+                SELECT t.place::integer, harken_own(phraseto_tsquery(''{schema}.harken'', t.word)) AS own
+                FROM unnest($3) WITH ORDINALITY AS t (word, place) OFFSET 0) q
+            WHERE w.tenant = $1 AND (w.words @@ q.own) IS TRUE'
+            || CASE WHEN scope = '' THEN '' ELSE ' AND (w.words @@ $2) IS TRUE' END || ' GROUP BY q.place'
+            USING name, nullif(scope, '')::tsquery, held_words;
+        RETURN;
+    END IF;
     FOR nth IN 1 .. cardinality(held_words) LOOP
         place := nth;
         holders := (
