@@ -33,9 +33,9 @@ from harken.testing import ChatServer, HashingEmbedder, Says
 HOUSE = str(Path(harken.__file__).parent)
 # What each may touch at most: files, and the deepest call. One more than it does, so that none grows unseen (ADR 18).
 LIMITS = {
-    "search": (39, 19),
+    "search": (39, 17),
     "hook": (50, 20),
-    "chat turn": (73, 19),
+    "chat turn": (73, 18),
     "import to vectors": (56, 17),
     "remember": (44, 17),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,10 @@ from harken.serve.hooks.answers import Hooks
 from harken.storage.tables import vectors
 from harken.testing import HashingEmbedder
 
-pytest.importorskip("sklearn")
+if find_spec("sklearn") is None:
+    # Not imported, for every process collects all tests, and few run these.
+    pytest.skip("needs harken[clusters]", allow_module_level=True)
+
 THEMES = {
     "baking": "sourdough bread oven flour yeast dough crust",
     "deploy": "pipeline staging server release rollback canary",

@@ -1,0 +1,43 @@
+"""Whatever a document of routes allows, and whatever it does not, sent to a route."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import schemathesis
+from hypothesis import HealthCheck, Phase, settings
+from schemathesis.checks import load_all_checks
+from schemathesis.generation.hypothesis.builder import HypothesisTestConfig, HypothesisTestMode, create_test
+
+
+def routes_of(document: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The path and the method of each."""
+    return [(path, method) for path, methods in document["paths"].items() for method in methods]
+
+
+def try_route(
+    document: Mapping[str, Any], route: tuple[str, str], check: Callable[[schemathesis.Case], None], most: int
+) -> None:
+    """Check a route's answers to each case that its document makes, and to so `most` that are drawn.
+
+    As `schema.parametrize` does; but that makes the cases while tests are collected, which each process of a run does
+    with all of them: it took two fifths of collecting.
+    """
+    load_all_checks()
+    schema = schemathesis.openapi.from_dict(dict(document))
+    path, method = route
+    drawn = settings(
+        max_examples=most,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        phases=[Phase.explicit, Phase.generate],
+        derandomize=True,
+    )
+
+    @drawn
+    def test(case: schemathesis.Case) -> None:
+        check(case)
+
+    config = HypothesisTestConfig(project=schema.config, modes=list(HypothesisTestMode))
+    create_test(operation=schema[path][method.upper()], test_func=test, config=config)()
