@@ -25,6 +25,7 @@ from harken.errors import (
     StoreFullError,
     StoreReadOnlyError,
 )
+from harken.model.conversations import Role
 from harken.storage import migrations
 from harken.storage.events import forget_rows
 from harken.storage.open import open_store
@@ -32,7 +33,7 @@ from harken.storage.sqlite import store as sqlite_store
 from harken.storage.sqlite.fulltext import Fts5Index
 from harken.storage.sqlite.store import SqliteStore, translated
 from harken.storage.state import get_setting, set_setting
-from harken.testing.store_conformance.asking import keep
+from harken.testing.store_conformance.asking import apply, keep
 from harken.testing.talk import talk_of
 from harken.text.words import day_in_words, spaced
 
@@ -380,10 +381,13 @@ def test_ctrl_c_in_a_function_of_ours_is_no_damage(tmp_path: Path, monkeypatch: 
     with monkeypatch.context() as once:
         once.setattr(sqlite_store, "spaced", stopped)
         store = open_store(tmp_path / "harken.db", tmp_path / "cache")
+        talk = keep(store, talk_of("kept", "a zebra"))
+        said = talk.say("a giraffe", Role.ASSISTANT)
+        # The words that it comes to stand beside are read through the view.
         with pytest.raises(KeyboardInterrupt):
-            keep(store, talk_of("kept", "a zebra"))
+            apply(store, [said])
         store.close()
     store = open_store(tmp_path / "harken.db", tmp_path / "cache")
-    keep(store, talk_of("kept", "a zebra"))
+    assert apply(store, [said]) == 1
     assert store.check() == []
     store.close()
