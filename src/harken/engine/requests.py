@@ -50,7 +50,7 @@ class Requests:
         self._now = now
         self._claims = threading.BoundedSemaphore(_MOST_CLAIMS)
         self._waiting: deque[tuple[str, AuditEntry]] = deque(maxlen=_MOST_WAITING)
-        self._flushing = threading.Lock()
+        self._flushing, self._writing = threading.Lock(), threading.Lock()
         self._timer: threading.Timer | None = None
         self._tidied: dict[str, datetime] = {}
 
@@ -85,17 +85,18 @@ class Requests:
                 self._timer.start()
 
     def flush(self) -> None:
-        """Write every line that waits."""
-        while self._waiting:
-            lines: list[tuple[str, AuditEntry]] = []
-            while self._waiting and len(lines) < _MOST_AT_ONCE:
-                lines.append(self._waiting.popleft())
-            try:
-                self._write(lines)
-            except HarkenError as error:
-                self._waiting.extendleft(reversed(lines))
-                _log.error("audit_not_written", lines=len(self._waiting), error_class=type(error).__name__)
-                return
+        """Write every line that waits; what another thread is writing is written when this returns."""
+        with self._writing:
+            while self._waiting:
+                lines: list[tuple[str, AuditEntry]] = []
+                while self._waiting and len(lines) < _MOST_AT_ONCE:
+                    lines.append(self._waiting.popleft())
+                try:
+                    self._write(lines)
+                except HarkenError as error:
+                    self._waiting.extendleft(reversed(lines))
+                    _log.error("audit_not_written", lines=len(self._waiting), error_class=type(error).__name__)
+                    return
 
     def close(self) -> None:
         """Write what waits, and end; nothing is noted from then on but at once."""
