@@ -14,13 +14,13 @@ from harken.storage.tables import messages
 _WORDS = ("amber", "birch", "cedar", "delta", "ember", "fjord", "grove", "heath", "islet", "jetty", "knoll", "ledge")
 
 
-def write_long_talk(path: Path, count: int, conversations: int, seed: int = 7) -> dict[str, str]:
+def write_long_talk(path: Path, count: int, conversations: int, words: int = 12) -> dict[str, str]:
     """Write a Claude Code transcript of short messages, question and answer by turns; their texts by their ids."""
-    rng = random.Random(seed)
+    rng = random.Random(7)
     said = {}
     with path.open("w", encoding="utf-8") as file:
         for number in range(count):
-            text = f"Number {number}: {' '.join(rng.choices(_WORDS, k=12))}"
+            text = f"Number {number}: {' '.join(rng.choices(_WORDS, k=words))}"
             role = "assistant" if (number // conversations) % 2 else "user"
             uuid = f"00000000-0000-4000-8000-{number:012d}"
             line = {

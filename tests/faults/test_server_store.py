@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from sqlalchemy import URL, text
 
 from command_line import TIMEOUT_SECONDS, CommandLine, start_program
 from harken.engine import Harken
+from harken.importers.workers import _WORTH_BYTES
 from harken.testing import EmbeddingServer
 from postgres_server import PostgresServer
 
@@ -108,7 +110,9 @@ def test_an_import_goes_on_where_a_server_that_was_restarted_left_it(
     postgres: PostgresServer, server_url: URL, cli: CommandLine, tmp_path: Path
 ) -> None:
     path = tmp_path / "long.jsonl"
-    said = write_long_talk(path, count=12_000, conversations=15)
+    # Long enough that another process reads it.
+    said = write_long_talk(path, count=2_000, conversations=15, words=180)
+    assert path.stat().st_size > _WORTH_BYTES
     store = server_url.render_as_string(hide_password=False)
     on_server = replace(cli, settings={**cli.settings, "HARKEN_STORE": store})
     on_server("status")
@@ -116,7 +120,10 @@ def test_an_import_goes_on_where_a_server_that_was_restarted_left_it(
         # Asked without a process in between, which might take as long as all the rest of the import.
         kept = "SELECT EXISTS (SELECT FROM messages)"
         wait_until(lambda: postgres.execute(kept, server_url.database)[0][0] or process.poll() is not None, 0.005)
+        # Else it might be done before the server has stopped.
+        process.send_signal(signal.SIGSTOP)
         postgres.stop()
+        process.send_signal(signal.SIGCONT)
         try:
             code = process.wait(TIMEOUT_SECONDS)
         finally:
