@@ -74,9 +74,9 @@ class Agent:
         """Where the daemon is."""
         return DaemonPaths(str(self.home))
 
-    def hook(self, event: str, prompt: str, stdin: bytes | None = None) -> tuple[float, bytes]:
+    def hook(self, event: str, prompt: str, stdin: bytes | None = None, cwd: str = "/") -> tuple[float, bytes]:
         """Milliseconds of one hook, interpreter and all, and what it says."""
-        fields = {"session_id": f"bench-{next(_sessions)}", "cwd": "/", "hook_event_name": event, "prompt": prompt}
+        fields = {"session_id": f"bench-{next(_sessions)}", "cwd": cwd, "hook_event_name": event, "prompt": prompt}
         payload = json.dumps({**fields, "transcript_path": str(self.home / "none.jsonl")}).encode()
         words = [str(Path(sys.executable).with_name("harken")), "hook", event]
         begun = time.perf_counter()
@@ -149,7 +149,7 @@ def warm(
         asked = next(prompts)
         milliseconds, said = agent.hook("UserPromptSubmit", asked)
         taken[prompt].append(milliseconds)
-        agent.answered += [asked] if said else []
+        agent.answered.extend([asked] if said else [])
         taken[end].append(agent.hook("Stop", "")[0])
     assert len(agent.answered) > before, "a warm daemon has to answer some of so many prompts"
     print(f"Of {rounds} prompts to a {name} daemon {len(agent.answered) - before} had an answer.")
@@ -201,14 +201,14 @@ def memory(agent: Agent, pid: int, prompts: Iterator[str], events: int) -> list[
 def down(agent: Agent, rounds: int) -> dict[str, list[float]]:
     """Hooks that find no daemon and start one: a prompt waits for its first answer, the end of a turn for nothing.
 
-    The prompts are those that a warm daemon had an answer for: most of the others have none in the store. A process
-    that is new knows nothing of having been asked before.
+    The prompts are those that a warm daemon had an answer for: most of the others have none in the store. They are
+    asked at home, where every project is one's own: by words alone next to nothing of another project comes back.
     """
     taken: dict[str, list[float]] = {"cold start, prompt": [], "no daemon, end of a turn": []}
     answered, prompts = 0, agent.answered[:rounds]
     for prompt in prompts:
         for name, event in zip(taken, ("UserPromptSubmit", "Stop"), strict=True):
-            milliseconds, said = agent.hook(event, prompt)
+            milliseconds, said = agent.hook(event, prompt, cwd=str(agent.home.parent))
             taken[name].append(milliseconds)
             answered += bool(said)
             kill_when_it_serves(agent)
