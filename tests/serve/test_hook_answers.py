@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from harken.serve.hooks.answers import LIMITS, Hooks
 from harken.serve.hooks.events import CODEX
 from harken.serve.operations.operation import Caller
 from harken.serve.operations.registry import OPERATIONS
-from harken.storage.state import given_to
+from harken.storage.state import INJECTIONS, given_to, hook_times
 from harken.testing import HashingEmbedder
 from harken.text import tokens
 from quotations import quotations, unmarked
@@ -244,3 +246,19 @@ def test_what_nobody_waited_for_is_told_the_next_time(hooks: Hooks) -> None:
     assert hooks.answer("UserPromptSubmit", "claude-code", payload, lambda: True) == b""
     assert "PostgreSQL" in told(hooks, "slow", ASKED)
     assert told(hooks, "slow", ASKED) == ""
+
+
+def test_hooks_that_come_at_once_are_all_answered_and_each_time_is_noted_once(hooks: Hooks) -> None:
+    hooks.harken.memories.add("The billing service keeps its invoices in the PostgreSQL database.", category="fact")
+    hooks.harken.embed()
+    hooks.took.append(("gemini", 5_000.0))
+    with ThreadPoolExecutor(2) as pool:
+        with hooks.harken.store.writing(of=INJECTIONS):
+            said = [pool.submit(told, hooks, session, ASKED) for session in ("one", "two")]
+            # Both wait to write, and one of them has taken the time.
+            ends = time.monotonic() + 2.0
+            while hooks.took and time.monotonic() < ends:
+                time.sleep(0.01)
+        assert all("PostgreSQL" in each.result() for each in said)
+    with hooks.harken.store.reading() as tx:
+        assert [times.counts for times in hook_times(tx) if times.agent == "gemini"] == [{10_000: 1}]

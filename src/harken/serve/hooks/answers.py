@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -133,14 +134,21 @@ class Hooks:
         if answer.given:
             told = answer.conversation_uid, answer.given, is_gone, tokens.estimate(answer.text)
             # Of the answers before this one, for which nobody has written: that would be a transaction of its own.
-            before = list(self.took)
+            before = self._taken()
             if not self.harken.chats.note_given(*told, before, name):
+                self.took.extend(before)
                 return b""
-            for _ in before:
-                self.took.popleft()
         called = payload.get("hook_event_name")
         said = {"hookEventName": called if isinstance(called, str) else event, "additionalContext": answer.text}
         return json.dumps({"hookSpecificOutput": said}).encode()
+
+    def _taken(self) -> list[tuple[str, float]]:
+        """Take the times that nobody has written down; two answers at once never get the same."""
+        found: list[tuple[str, float]] = []
+        with suppress(IndexError):
+            while True:
+                found.append(self.took.popleft())
+        return found
 
     def _context(self, event: str, agent: str, payload: Mapping[str, Any]) -> HookAnswer:
         wanted, chats = self.harken.settings.hooks, self.harken.chats

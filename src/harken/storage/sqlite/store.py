@@ -379,8 +379,8 @@ def _prepare(connection: sqlite3.Connection, _record: ConnectionPoolEntry) -> No
     connection.isolation_level = None
     for name, function in (("harken_words", spaced), ("harken_day", day_in_words)):
         connection.create_function(name, 1, _stoppable(function), deterministic=True)
-    # Of pages each connection keeps 16 MB: a daemon has several, and with 32 MB searches and imports take as long.
-    for pragma in ("synchronous=NORMAL", "cache_size=-16384", "temp_store=MEMORY", "foreign_keys=OFF"):
+    # Of pages each connection keeps 8 MB: a daemon has several, and with 16 or 32 MB searches and imports take as long.
+    for pragma in ("synchronous=NORMAL", "cache_size=-8192", "temp_store=MEMORY", "foreign_keys=OFF"):
         connection.execute(f"PRAGMA {pragma}")
 
 
