@@ -135,11 +135,6 @@ def asks_nothing(query: Query, least_tokens: int) -> bool:
     return not query.text or is_small_talk(query) or tokens.estimate(query.text) < least_tokens
 
 
-def names_question(query: Query) -> bool:
-    """Whether an English word shows that something is asked for: when, who, remind."""
-    return not query.words.isdisjoint(word_lists("courtesies/any_language")["asking"])
-
-
 def is_small_talk(query: Query) -> bool:
     """Whether nothing was said but stop words, what keeps a talk going, courtesies, and the number of a choice."""
     words = {word for word in query.words if not (word.isdigit() and len(word) < 3)}

@@ -34,6 +34,7 @@ from harken.storage.vectors import (
     count_embeddable,
     count_waiting,
 )
+from harken.text.kinds import TALK, leaning
 from harken.text.words import foreign_share, is_english, lines_of
 
 GO_ON = "harken worker run --until-idle"
@@ -48,15 +49,6 @@ _AT_ONCE = 8
 _CANDIDATES_ELSEWHERE = 80
 # More of a query in another script, and a model that does not know it has nothing to say.
 _MOSTLY = 0.5
-# Of 40 questions in other languages, and 80 prompts that are about something, none is nearer to a courtesy than 0.32.
-_LIKE_A_COURTESY = 0.4
-# Lists of examples in `text/data`, for the model that knows the Latin script alone, and for the one of all languages.
-_EXAMPLES = {
-    ("small_talk", True): "small_talk_examples",
-    ("small_talk", False): "small_talk_sentences",
-    ("world", True): "world_questions",
-    ("world", False): "world_questions",
-}
 # A local model needs a tenth of it; so long a search keeps its view of the store, for another one costs a millisecond.
 _SOON_SECONDS = 0.05
 
@@ -121,6 +113,13 @@ class QueryVector:
     def is_english(self) -> bool:
         """Whether it is asked for by the first model; the second one knows English as well as the others."""
         return self.readings[0][0].id == self.space.id
+
+    @property
+    def is_talk(self) -> bool:
+        """Whether it resembles what asks for nothing that was said, in whatever language its model knows."""
+        space, vector = self.readings[0]
+        leaned = leaning(TALK, space.name, vector[None])
+        return leaned is not None and bool(leaned[0] > 0.0)
 
     def compare(
         self, tx: Transaction, index: NearestIndex, scope: RowScope, limit: int, also: Sequence[int]
@@ -319,30 +318,15 @@ class SearchSession:
         """Have none looked up: the space at hand says what is to be said."""
         self._notes = []
 
-    def likeness_to_talk(self, asked: QueryVector) -> float:
-        """How near a query is to what asks for nothing, -1 to 1; -1 by a model that was not measured so.
-
-        Raises:
-            ProviderError: the model failed.
-        """
-        return self._likeness(asked, "small_talk")
-
     def likeness_to_world(self, asked: QueryVector) -> float:
-        """How near a query is to questions that the world answers, as `likeness_to_talk`.
+        """How near a query is to questions that the world answers, -1 to 1; -1 by a model that was not measured so.
 
         Raises:
             ProviderError: the model failed.
         """
-        return self._likeness(asked, "world")
-
-    def _likeness(self, asked: QueryVector, kind: str) -> float:
         space, vector = asked.readings[0]
-        examples = self._sessions.examples(space, kind)
+        examples = self._sessions.examples(space)
         return -1.0 if examples is None else float((examples @ vector).max())
-
-    def is_courtesy(self, asked: QueryVector) -> bool:
-        """Whether a query in another language is like a courtesy: they lie near each other in all languages."""
-        return not asked.is_english and self.likeness_to_talk(asked) >= _LIKE_A_COURTESY
 
     def __enter__(self) -> SearchSession:
         FOREGROUND.__enter__()
@@ -448,18 +432,14 @@ class SearchSessions:
             return note or _FOREIGN
         return QueryVector(first, ((first, vector_of(text)), *second), note=note)
 
-    def examples(self, space: StoredSpace, kind: str) -> Vectors | None:
-        """The vectors of examples, of small talk or of questions about the world, embedded once.
-
-        None by a model that was not measured so.
-        """
-        if (space.name, kind) not in self.models.examples:
+    def examples(self, space: StoredSpace) -> Vectors | None:
+        """The vectors of questions about the world, embedded once; None by a model that was not measured so."""
+        if space.name not in self.models.examples:
             embedder = self.models.opened[space.name][0] if space.name in self.models.opened else None
             if embedder is None or not (embedder.space.latin_only or space.state in (FOREIGN, ENGLISH)):
                 return None
-            name = _EXAMPLES[kind, embedder.space.latin_only]
-            self.models.examples[space.name, kind] = embedder.embed_passages(lines_of(name))
-        return self.models.examples[space.name, kind]
+            self.models.examples[space.name] = embedder.embed_passages(lines_of("world_questions"))
+        return self.models.examples[space.name]
 
     def _open(self, space: StoredSpace) -> tuple[Embedder, QueryVectors] | None:
         """The model of a space, and what embeds a query with it; None where none is to be asked."""
@@ -478,12 +458,12 @@ class QueryModels:
     Attributes:
         threads: in which that is done.
         opened: models by their spaces' names, each with what embeds a query with it.
-        examples: the vectors of examples, of small talk or of questions about the world, likewise, by space and kind.
+        examples: the vectors of questions about the world, likewise.
     """
 
     threads: ThreadPoolExecutor = field(default_factory=partial(ThreadPoolExecutor, _AT_ONCE, "embed"))
     opened: dict[str, tuple[Embedder, QueryVectors]] = field(default_factory=dict)
-    examples: dict[tuple[str, str], Vectors] = field(default_factory=dict)
+    examples: dict[str, Vectors] = field(default_factory=dict)
 
 
 @contextmanager
