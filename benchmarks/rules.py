@@ -5,7 +5,8 @@
 The sentences of benchmarks/rules_held_out*.toml, each by itself: what the patterns of `harken.text.rules` take for a
 rule, and which statements `harken.search.newest` takes for a correction of an earlier one. Words alone decide. Both
 were changed with those of the first list in view (`UNSEEN`: what was reached before). Those of the second were written
-before the patterns of the same day, those of the third after them: it holds the ways of asking that no pattern knows.
+before the patterns of the same day, those of the third and the fourth after them: they hold the ways of asking that no
+pattern knows. What vectors tell of these prints `train_kinds.py`.
 """
 
 from __future__ import annotations

@@ -196,7 +196,6 @@ class Chats:
         with self._sessions.open() as searches:
             asked = searches.vector(query)
             if not isinstance(asked, str):
-                searches.likeness_to_talk(asked)
                 searches.likeness_to_world(asked)
             rule_quotes(searches, query, config)
             saved_quotes(self._searcher, query, searches)

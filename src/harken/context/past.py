@@ -79,7 +79,7 @@ def _known(
         return []
     found = searcher.here(query.text, scope, MOST_SAVED, "hybrid", None, searches)
     asked = searches.vector(query, known_scripts_only=True) if found.threshold is not None else ""
-    if not isinstance(asked, str) and searches.is_courtesy(asked):
+    if not isinstance(asked, str) and asked.is_talk and not asked.is_english:
         return []
     own = Gate.of(None if isinstance(asked, str) else asked, least, searches.config)
     quotes: list[tuple[Hit, Quote]] = []

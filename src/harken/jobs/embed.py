@@ -19,6 +19,7 @@ from harken.storage.enrichment.jobs import (
     second_state,
 )
 from harken.storage.ports import Store, StoredSpace, Transaction
+from harken.storage.records.rules import note_rules
 from harken.storage.vectors import (
     EMBED,
     EMBED_LANGUAGES,
@@ -86,7 +87,9 @@ class LanguageWork(Job[Claimed, Vectors]):
             mine = [(item.entry_id, vector) for item, vector in made if is_english(item.text) is (kind == ENGLISH)]
             if mine:
                 ids, vectors = zip(*mine, strict=True)
-                kept += put_vectors(tx, space, ids, np.stack(vectors), is_second=True)
+                matrix = np.stack(vectors)
+                kept += put_vectors(tx, space, ids, matrix, is_second=True)
+                note_rules(tx, space, ids, matrix)
         return kept
 
     def _idle(self) -> None:
@@ -157,7 +160,9 @@ class EmbedWork(Job[Claimed, Vectors]):
     def _keep(self, tx: Transaction, made: Sequence[tuple[Claimed, Vectors]]) -> int:
         import numpy as np
 
-        return put_vectors(tx, self.space, [item.entry_id for item, _ in made], np.stack([each for _, each in made]))
+        ids, matrix = [item.entry_id for item, _ in made], np.stack([each for _, each in made])
+        note_rules(tx, self.space, ids, matrix)
+        return put_vectors(tx, self.space, ids, matrix)
 
     def _idle(self) -> None:
         _rest(self.embedder)

@@ -27,6 +27,7 @@ from harken.storage.enrichment.summaries import (
 )
 from harken.storage.ports import StoredSpace, Transaction
 from harken.storage.records.rows import SOURCE_OF_FOLDER
+from harken.storage.records.rules import note_rules
 from harken.storage.tables import conversations, exchanges
 from harken.storage.vectors import each_vector_of, embeddable_by_ref, put_vectors, unpack
 
@@ -184,6 +185,8 @@ def _keep_vectors(tx: Transaction, made: Sequence[MadeVector], space: StoredSpac
     matrix = unpack(list(found.values()), space.dims)
     sound = np.abs(np.linalg.norm(matrix, axis=1) - 1.0) < _ROUNDED
     ids = [row_id for row_id, is_sound in zip(found, sound.tolist(), strict=True) if is_sound]
+    if ids:
+        note_rules(tx, space, ids, matrix[sound])
     return put_vectors(tx, space, ids, matrix[sound]) if ids else 0
 
 

@@ -283,7 +283,7 @@ class _PastSearch:
         gate, is_small = Gate.of(self.asked, config.min_similarity, session.config), False
         with self._by_meaning():
             if self.asked is not None:
-                is_small = is_talk(session, everywhere.query, self.asked, everywhere.similarity, gate)
+                is_small = is_talk(self.asked, gate)
                 gate = for_general(session, self.asked, gate)
         if is_small:
             self.notes = [_NOTHING_ASKED]

@@ -13,6 +13,7 @@ from harken.storage.ports import NearestIndex, RowScope, StoredSpace, Transactio
 from harken.storage.vectors import FOREIGN
 from harken.text import tokens
 from harken.text.fence import RECALL_NAME
+from harken.text.kinds import TALK, leaning
 from harken.text.words import (
     STOP_WORDS,
     UNSPACED,
@@ -141,11 +142,6 @@ def asks_nothing(query: Query, least_tokens: int) -> bool:
     return not query.text or is_small_talk(query) or tokens.estimate(query.text) < least_tokens
 
 
-def names_question(query: Query) -> bool:
-    """Whether an English word shows that something is asked for: when, who, remind."""
-    return not query.words.isdisjoint(word_lists("courtesies/any_language")["asking"])
-
-
 def is_small_talk(query: Query) -> bool:
     """Whether nothing was said but stop words, what keeps a talk going, courtesies, and the number of a choice."""
     words = {word for word in query.words if not (word.isdigit() and len(word) < 3)}
@@ -257,6 +253,13 @@ class QueryVector:
     def is_english(self) -> bool:
         """Whether it is asked for by the first model; the second one knows English as well as the others."""
         return self.readings[0][0].id == self.space.id
+
+    @property
+    def is_talk(self) -> bool:
+        """Whether it resembles what asks for nothing that was said, in whatever language its model knows."""
+        space, vector = self.readings[0]
+        leaned = leaning(TALK, space.name, vector[None])
+        return leaned is not None and bool(leaned[0] > 0.0)
 
     def compare(
         self, tx: Transaction, index: NearestIndex, scope: RowScope, limit: int, also: Sequence[int]

@@ -163,7 +163,7 @@ class _SegmentSearch:
         with attempted("vectors", self.failures):
             self._find_near(found)
             if self.asked is not None:
-                is_small = is_talk(self.session, self.query, self.asked, found.similarity, self.gate)
+                is_small = is_talk(self.asked, self.gate)
         if is_small:
             self.notes.append("It resembles small talk more than anything that was said.")
             return []

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from harken.config.sections import SearchConfig
-from harken.search.query import Query, distinctive_terms, names_question
+from harken.search.query import Query, distinctive_terms
 from harken.search.session import QueryVector, SearchSession
 from harken.storage.ports import Holding, RowScope, Transaction
 
@@ -27,9 +27,6 @@ _FOR_GENERAL, _GENERAL, _GENERAL_ABROAD = 0.4, 0.5, 0.4
 # With one rare word alone, where nobody has said the others, a text may only be so much less similar; else one makes up
 # for nothing. "painted" brought sunsets back for "Who painted The Night Watch?".
 _FOR_ONE_WORD = 0.04
-# What resembles small talk by so little less than what was said, or more, asks for nothing; what has a word that asks,
-# by so much more: every question of LoCoMo's is 0.04 nearer to what was said, or to the threshold.
-_NEARER_THAN_TALK, _NEARER_TO_TALK = 0.02, 0.04
 # What is of another project must be so much nearer (docs/adr/0025-projects.md).
 _OTHER_MARGIN = 0.1
 # What shares an exchange with a message that is near enough (evidence in context on LoCoMo's conv-26 at 2,000 tokens:
@@ -166,28 +163,9 @@ class RareWords:
         return held > 0 and (2 * held >= len(self.holders) or (is_near and held > 1 and 2 * held >= self.said))
 
 
-def is_talk(
-    session: SearchSession, query: Query, asked: QueryVector, similarity: Mapping[int, float], gate: Gate
-) -> bool:
-    """Whether a query resembles small talk more than anything that was said; never by a bar that somebody set.
-
-    Args:
-        session: knows the examples of small talk.
-        query: what was asked.
-        asked: its vector.
-        similarity: of what was said, by entry.
-        gate: with the threshold.
-
-    Raises:
-        ProviderError: the model failed.
-    """
-    if not asked.is_english:
-        return session.is_courtesy(asked)
-    if gate.threshold is None or not gate.leeway:
-        return False
-    nearest = max((gate.threshold, *similarity.values()))
-    margin = _NEARER_TO_TALK if names_question(query) else -_NEARER_THAN_TALK
-    return session.likeness_to_talk(asked) > nearest + margin
+def is_talk(asked: QueryVector, gate: Gate) -> bool:
+    """Whether a query asks for nothing that was said; of one in English never by a bar that somebody set."""
+    return asked.is_talk and (bool(gate.leeway) or not asked.is_english)
 
 
 def for_general(session: SearchSession, asked: QueryVector, gate: Gate) -> Gate:

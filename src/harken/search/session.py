@@ -53,17 +53,10 @@ _AT_ONCE = 8
 _CANDIDATES_ELSEWHERE = 80
 # More of a query in another script, and a model that does not know it has nothing to say.
 _MOSTLY = 0.5
-# Of 40 questions in other languages, and 80 prompts that are about something, none is nearer to a courtesy than 0.32.
-_LIKE_A_COURTESY = 0.4
-# Lists of examples in `text/data`, for the model that knows the Latin script alone, and for the one of all languages.
-_EXAMPLES = {
-    ("small_talk", True): "small_talk_examples",
-    ("small_talk", False): "small_talk_sentences",
-    ("world", True): "world_questions",
-    ("world", False): "world_questions",
-}
 # Scopes whose rows are remembered.
 _MOST_GUESSES = 1_000
+# Questions that the world answers, a list of `text/data`.
+_WORLD = "world_questions"
 
 _Value = TypeVar("_Value")
 
@@ -282,30 +275,15 @@ class SearchSession:
         """Have none looked up: the space at hand says what is to be said."""
         self._notes = []
 
-    def likeness_to_talk(self, asked: QueryVector) -> float:
-        """How near a query is to what asks for nothing, -1 to 1; -1 by a model that was not measured so.
-
-        Raises:
-            ProviderError: the model failed.
-        """
-        return self._likeness(asked, "small_talk")
-
     def likeness_to_world(self, asked: QueryVector) -> float:
-        """How near a query is to questions that the world answers, as `likeness_to_talk`.
+        """How near a query is to questions that the world answers, -1 to 1; -1 by a model that was not measured so.
 
         Raises:
             ProviderError: the model failed.
         """
-        return self._likeness(asked, "world")
-
-    def _likeness(self, asked: QueryVector, kind: str) -> float:
         space, vector = asked.readings[0]
-        examples = self._sessions.examples(space, kind)
+        examples = self._sessions.examples(space)
         return -1.0 if examples is None else float((examples @ vector).max())
-
-    def is_courtesy(self, asked: QueryVector) -> bool:
-        """Whether a query in another language is like a courtesy: they lie near each other in all languages."""
-        return not asked.is_english and self.likeness_to_talk(asked) >= _LIKE_A_COURTESY
 
     def __enter__(self) -> SearchSession:
         FOREGROUND.__enter__()
@@ -439,15 +417,12 @@ class SearchSessions:
             return note or _FOREIGN
         return QueryVector(first, ((first, vector_of(text)), *second), note=note)
 
-    def examples(self, space: StoredSpace, kind: str) -> Vectors | None:
-        """The vectors of examples, of small talk or of questions about the world, embedded once.
-
-        None by a model that was not measured so.
-        """
+    def examples(self, space: StoredSpace) -> Vectors | None:
+        """The vectors of questions about the world, embedded once; None by a model that was not measured so."""
         embedder = self.models.opened[space.name][0] if space.name in self.models.opened else None
         if embedder is None or not (embedder.space.latin_only or space.state in (FOREIGN, ENGLISH)):
             return None
-        return self.models.examples.of(embedder, _EXAMPLES[kind, embedder.space.latin_only])
+        return self.models.examples.of(embedder, _WORLD)
 
     def _open(self, space: StoredSpace) -> tuple[Embedder, QueryVectors] | None:
         """The model of a space, and what embeds a query with it; None where none is to be asked."""
@@ -466,7 +441,7 @@ class QueryModels:
     Attributes:
         threads: in which that is done.
         opened: models by their spaces' names, each with what embeds a query with it.
-        examples: the vectors of examples, of small talk and of questions about the world.
+        examples: the vectors of questions about the world.
     """
 
     threads: ThreadPoolExecutor = field(default_factory=partial(ThreadPoolExecutor, _AT_ONCE, "embed"))

@@ -1,7 +1,8 @@
 """Standing rules and preferences: the sentences of a text that say what is to hold from now on.
 
-They are told by patterns (`data/rules.txt`), for every message is looked at when it is recorded. What somebody else has
-said is none: quotations, code, tags, and what a line announces as pasted.
+They are told by patterns (`data/rules.txt`), for every message is looked at when it is recorded; a short one that no
+pattern knows is told later by its vector (`kinds.py`). What somebody else has said is none: quotations, code, tags, and
+what a line announces as pasted.
 """
 
 from __future__ import annotations
@@ -23,6 +24,12 @@ _FOREIGN = re.compile(
     r"```.*?(?:```|\Z)|<([a-z][\w-]*)\b[^>\n]*>.*?(?:</\1>|\Z)|^[ \t]*(?:[>|][^\n]*|(?: {4}|\t)[^\n]*)$"
     r"|\"[^\"\n]{12,}\"|“[^”]{12,}”|«[^»]{12,}»|„[^“”\n]{12,}[“”]|「[^」]{4,}」",
     re.DOTALL | re.MULTILINE | re.IGNORECASE,
+)
+_QUOTED = re.compile('["“”«»„「`]')
+# What points at something at hand is a task on it.
+_AT_HAND = re.compile(
+    r"\b(?:this|these)\b(?! (?:repo\w*|project|team|codebase|company|house)\b)|\bdies(?:e[rmsn]?)?\b|\bcet(?:te)?\b"
+    r"|\best[ea]s?\b|\bquest[oaie]\b|\bэт(?:от|у|а|о|и|ой|ом|ого)\b|这"
 )
 _NOT_LINES = re.compile(r"[^\n]")
 # What stands below such a line was written by somebody else.
@@ -140,6 +147,14 @@ def rules_in(text: str, words: Iterable[str] | None = None) -> list[tuple[int, i
             break
     spans = (_rule(said, *found.span(), finders) for found in _SENTENCE.finditer(said))
     return [span for span in spans if span][:_MOST_RULES]
+
+
+def may_state(text: str) -> bool:
+    """Whether a vector may tell a rule of a text: short, asking nothing, at no one thing, in its writer's own words."""
+    said = text.lower()
+    if not _LEAST_CHARS <= len(said.strip()) <= _MOST_CHARS or "?" in said or "？" in said:
+        return False
+    return not (_QUOTED.search(said) or _AT_HAND.search(said) or _FOREIGN.search(said) or _REPORTED.search(said))
 
 
 def _rule(said: str, start: int, end: int, finders: Sequence[_Find]) -> tuple[int, int] | None:

@@ -25,6 +25,8 @@ _BITS = {
 }  # fmt: skip
 # The bit of the number that says that it asks.
 ASKS = 1 << sum(_BITS[name] for name in itertools.takewhile("asks".__ne__, _BITS))
+# Likewise the one that says that it states a rule.
+STATES = 1 << sum(_BITS[name] for name in itertools.takewhile("rules".__ne__, _BITS))
 _TOKENS_SHIFT = sum(_BITS[name] for name in itertools.takewhile("tokens".__ne__, _BITS))
 _TOKENS_MOST = (1 << _BITS["tokens"]) - 1
 _SENTENCE = re.compile(r"\w[^.!?…。！？\n]*[.!?…。！？]?")

@@ -235,20 +235,6 @@ def test_a_script_that_the_model_does_not_know_is_searched_by_words(talk: Talk, 
     assert any("does not know this script" in note for note in recall.notes)
 
 
-def test_what_resembles_small_talk_more_than_what_was_said_brings_nothing(talk: Talk, place: RecordedHome) -> None:
-    said = "thank you all so much for your help upstairs with the piano that afternoon, says grandma"
-    place.talk("talk", said, GARDEN)
-    talk.embed()
-    query = "thank you so much for your help upstairs"
-    assert talk.texts(query) == [said]
-    talk.embedder._space = _latin_only(talk.embedder)
-    recall = Talk.recall(talk, query)
-    assert (recall.items, recall.notes) == ((), ("It resembles small talk more than anything that was said.",))
-    # What has a word that asks must resemble it more.
-    assert talk.texts("who said thank you all so much for your help upstairs with the piano?") == [said]
-    assert talk.texts(query, relevance_threshold=0.01) == [said]
-
-
 def test_what_anybody_may_ask_must_be_nearer_to_what_was_said(place: RecordedHome) -> None:
     said = "how is paper made, asked the boy down at the mill, and nobody there could say"
     place.talk("talk", said, GARDEN)

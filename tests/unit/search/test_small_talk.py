@@ -7,7 +7,6 @@ from harken.search.query import (
     courtesies,
     distinctive_terms,
     is_small_talk,
-    names_question,
     parse_query,
     small_talk,
 )
@@ -133,8 +132,3 @@ def test_the_telling_terms_say_what_it_is_about(text: str, telling: list[str]) -
 )
 def test_a_text_is_foreign_when_most_of_its_letters_are(text: str, foreign: bool) -> None:
     assert (foreign_share(text) > 0.5) is foreign
-
-
-def test_a_word_that_asks_in_another_language_is_no_question_in_english() -> None:
-    assert not names_question(parse_query("wow, that was fast"))
-    assert names_question(parse_query("wow, when was that?"))

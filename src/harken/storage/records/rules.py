@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
 from sqlalchemy import Select, bindparam, literal_column, select
 
-from harken.model.conversations import UNTRUSTED, Trust
+from harken.model.conversations import UNTRUSTED, Role, Trust
 from harken.model.lookups import Rule, RuleState
-from harken.storage.entries import MOMENT, OF_TENANT, RULE_SPAN, STATES_RULE, TRUSTS
-from harken.storage.ports import Dialect, Question, Transaction, bare_among
+from harken.storage.entries import MOMENT, OF_TENANT, RULE_SPAN, STATES_RULE, TRUSTS, rule_facets
+from harken.storage.ports import Dialect, Question, StoredSpace, Transaction, bare_among, batches, rows_in
 from harken.storage.state import core_facts
 from harken.storage.tables import conversations, entries, entry_facets, from_microseconds, projects, refers
+from harken.storage.vectors import Float32, is_second
+from harken.text.kinds import RULE, leaning
+from harken.text.rules import may_state
+from harken.text.traits import STATES
+from harken.text.words import is_english
 
 # In core memory's own journal and table, under a section that people's facts never have.
 RULES = "rules"
@@ -60,6 +66,38 @@ def read_rules(tx: Transaction, only_counting: bool = False) -> list[Rule]:
 def rules_question(tx: Transaction) -> Question:
     """What `read_rules` asks first, and mostly alone."""
     return _stated(), {"of_tenant": tx.tenant}
+
+
+def note_rules(tx: Transaction, space: StoredSpace, entry_ids: Sequence[int], vectors: Float32) -> int:
+    """Mark the messages of people that resemble rules by their vectors, where no pattern has found one in them.
+
+    Args:
+        tx: a writing transaction.
+        space: that of the vectors.
+        entry_ids: the entries that the vectors are of, in their order.
+        vectors: `(n, dims)` float32, unit length.
+    Returns:
+        How many were marked, each whole as one rule.
+    """
+    leaned = leaning(RULE, space.name, vectors)
+    if leaned is None or not (near := [entry_ids[row] for row in (leaned > 0.0).nonzero()[0].tolist()]):
+        return 0
+    said = tx.select(entries.c.id, entries.c.text).where(
+        entries.c.role == Role.USER.value, entries.c.is_turn, entries.c.traits.bitwise_and(STATES) == 0
+    )
+    # Each model is trained for what it is asked about: the first one for English, the second one for the rest.
+    asked_of = not is_second(space)
+    rows = rows_in(tx, said, entries.c.id, near)
+    found = {row.id: row.text for row in rows if may_state(row.text) and is_english(row.text) is asked_of}
+    if not found:
+        return 0
+    index = tx.text.before_change(tx.connection, sorted(found))
+    for batch in batches(sorted(found)):
+        tx.update(entries, tx.dialect.one_of(entries.c.id, batch), traits=entries.c.traits + STATES)
+    facets = ((entry_id, facet) for entry_id, text in found.items() for facet in rule_facets([(0, len(text.rstrip()))]))
+    tx.insert(entry_facets, ({"entry_id": entry_id, "facet": facet} for entry_id, facet in facets))
+    index(())
+    return len(found)
 
 
 @cache

@@ -1,0 +1,61 @@
+"""What is told of a message by its vector: small talk when it is asked, a rule once it is embedded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harken.engine import Harken
+from harken.model.conversations import SearchScope
+
+EXAMPLES = "I learn best from examples, so lead with one."
+RULES = {EXAMPLES, "Temperatures mean something to me only in Celsius."}
+RULES_ABROAD = {
+    "Fachchinesisch bitte weglassen, egal worum es geht.",
+    "Таблица для меня нагляднее, чем абзац.",
+    "表格比大段文字更适合我。",
+}
+NO_RULES = (
+    "Please write a small function for me that never returns null.",
+    "Who has said that people learn best from a few examples?",
+    f"The boss wrote to all of us: {EXAMPLES}",
+    f'Her note read "{EXAMPLES}" and nothing else.',
+    "We spent the whole long weekend with the family at the lake.",
+    "Die Einleitung von diesem Brief ist zu lang, bitte kürze sie.",
+)
+PIANO = "Thank you all so much for your help upstairs with the piano that afternoon, says grandma."
+
+
+@pytest.fixture
+def harken(ready_home: Path, engine_settings: dict[str, Any]) -> Iterator[Harken]:
+    with Harken(ready_home, env={}, settings=engine_settings) as harken:
+        yield harken
+
+
+def test_a_rule_that_no_pattern_knows_is_found_once_its_message_is_embedded(harken: Harken) -> None:
+    for text in (*RULES, *RULES_ABROAD, *NO_RULES):
+        harken.record_message("talk", "user", text)
+    harken.record_message("talk", "assistant", "Being a model, I learn best from examples, so lead with one.")
+    assert harken.rules.list() == []
+    harken.embed()
+    assert {rule.text for rule in harken.rules.list()} == RULES | RULES_ABROAD
+    [examples] = [rule for rule in harken.rules.list() if rule.text == EXAMPLES]
+    harken.rules.drop(examples.uid)
+    assert EXAMPLES not in {rule.text for rule in harken.rules.list()}
+    # Its entry was written anew in the full text, and is found as before.
+    found = harken.search("examples", scope=SearchScope(sources=("message",)), mode="keyword").hits
+    assert EXAMPLES in {hit.entry.text for hit in found}
+
+
+def test_small_talk_brings_nothing_back_however_near_it_lies_to_what_was_said(harken: Harken) -> None:
+    for text in (PIANO, "The piano tuner comes on Friday at four.", "Grandma's recipe needs two cups of walnuts."):
+        harken.record_message("talk", "user", text)
+    harken.embed()
+    session = harken.chats.session("talk", "library")
+    small = harken.auto_rag(session, "you helped so much upstairs, I owe you one, thank you all")
+    assert (small.items, small.notes) == ((), ("It resembles small talk more than anything that was said.",))
+    asked = harken.auto_rag(session, "who was thanked for the help upstairs with the piano?")
+    assert PIANO in [item.text for item in asked.items]
