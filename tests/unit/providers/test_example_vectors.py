@@ -45,7 +45,7 @@ def test_models_and_lists_are_told_apart_and_what_a_list_was_before_goes(tmp_pat
     old = of_it.with_name(f"{of_it.name[:-16]}{'0' * 16}")
     of_it.rename(old)
     assert examples.of(HashingEmbedder(128), NAME).shape[1] == 128
-    assert examples.of(HashingEmbedder(), "small_talk_examples").shape[1] == 256
+    assert examples.of(HashingEmbedder(), "vague_words").shape[1] == 256
     assert len(files(tmp_path)) == 3
     ExampleVectors(tmp_path).of(HashingEmbedder(), NAME)
     assert of_it.exists()

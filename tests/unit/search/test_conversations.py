@@ -107,22 +107,6 @@ def test_small_talk_is_not_searched_for(harken: Harken, clock: Clock, words: str
     assert harken.chats.past_log() == []
 
 
-def test_what_resembles_small_talk_more_than_what_was_said_brings_nothing(
-    harken: Harken, clock: Clock, embedder: HashingEmbedder
-) -> None:
-    uid = talk(
-        harken, clock, "piano", "thank you all so much for your help upstairs with the piano that afternoon", "sure"
-    )
-    talk(harken, clock, "cake", *CAKE)
-    harken.embed()
-    query = "thank you so much for your help upstairs"
-    assert [each.uid for each in harken.chats.past(query).conversations] == [uid]
-    embedder._space = replace(embedder.space, latin_only=True)
-    assert harken.chats.past(query).conversations == ()
-    asked = "who thanked all for the help upstairs with the piano that afternoon?"
-    assert [each.uid for each in harken.chats.past(asked).conversations] == [uid]
-
-
 def test_what_anybody_may_ask_must_be_nearer_to_what_was_said(
     harken: Harken, clock: Clock, embedder: HashingEmbedder
 ) -> None:
