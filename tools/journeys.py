@@ -36,7 +36,7 @@ LIMITS = {
     "search": (39, 17),
     "hook": (50, 20),
     "chat turn": (73, 18),
-    "import to vectors": (56, 17),
+    "import to vectors": (57, 17),
     "remember": (44, 17),
 }
 
