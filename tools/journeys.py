@@ -33,11 +33,11 @@ from harken.testing import ChatServer, HashingEmbedder, Says
 HOUSE = str(Path(harken.__file__).parent)
 # What each may touch at most: files, and the deepest call. One more than it does, so that none grows unseen (ADR 18).
 LIMITS = {
-    "search": (39, 17),
-    "hook": (50, 20),
-    "chat turn": (73, 18),
-    "import to vectors": (57, 17),
-    "remember": (44, 17),
+    "search": (40, 17),
+    "hook": (52, 22),
+    "chat turn": (76, 19),
+    "import to vectors": (59, 17),
+    "remember": (45, 17),
 }
 
 
