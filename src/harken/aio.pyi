@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any, BinaryIO, Self, TypeVar
@@ -188,7 +189,7 @@ class AsyncChats:
         *,
         is_logged: bool = ...,
     ) -> PastRecall: ...
-    async def warm_up(self) -> None: ...
+    async def warm_up(self) -> Future[None] | None: ...
     async def quotes_about(
         self, prompt: str, conversation_uid: str, directory: str | None = ..., by_words: bool = ...
     ) -> list[Quote]: ...

@@ -86,7 +86,7 @@ def test_a_search_takes_one_beside_the_model_and_one_behind(harken: Harken, trip
         again = harken.search("where does the heron nest")
     assert told == [2]
     assert [(hit.entry.id, hit.score) for hit in again.hits] == [(hit.entry.id, hit.score) for hit in first.hits]
-    assert again.hits[0].entry.text == SAID[0]
+    assert SAID[0] in [hit.entry.text for hit in again.hits[:2]]
 
 
 def test_what_was_said_since_is_found_by_a_search_that_looks_ahead(harken: Harken, trips: RoundTrips) -> None:
