@@ -27,6 +27,8 @@ _SUMMARIES = tuple(name for name in WORKERS if name != EMBEDDINGS)
 # and then, for a signal may have been lost.
 _POLL_SECONDS, _RECENT_SECONDS, _EVERY_SECONDS = 5.0, 3600.0, 600.0
 _LOOKED_AGAIN_SECONDS = 30.0
+# What falls due by time alone is not looked for after each message.
+_PATIENCE_SECONDS = 5.0
 _RETAINED_EVERY_SECONDS = 3600.0
 _KEPT_SOURCES = ("memory", "experience", "value")
 _FORGOTTEN_AT_ONCE = 1000
@@ -44,6 +46,7 @@ class SpacesWork:
         opened: opens a space.
         spaces: lists all of them.
         beside: called while nothing is to be done.
+        patience_seconds: how long signals are gathered before their spaces have a turn.
     """
 
     name: str
@@ -51,9 +54,12 @@ class SpacesWork:
     opened: Callable[[TeamSpace], Harken]
     spaces: Callable[[], Sequence[TeamSpace]]
     beside: Callable[[], None] = lambda: None
+    patience_seconds: float = 0.0
     blocked_reason: str = field(default="", init=False)
     _turns: dict[str, TeamSpace] = field(default_factory=dict, init=False)
     _heard: dict[str, tuple[TeamSpace, float]] = field(default_factory=dict, init=False)
+    _signalled: dict[str, TeamSpace] = field(default_factory=dict, init=False)
+    _signalled_at: float = field(default=0.0, init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
     _looked_at: float = field(default=-_EVERY_SECONDS, init=False)
     _again_at: float = field(default=0.0, init=False)
@@ -62,7 +68,7 @@ class SpacesWork:
         """There is work in a space."""
         with self._lock:
             self._heard[space.id] = space, time.monotonic()
-            self._turns.setdefault(space.id, space)
+            self._signalled.setdefault(space.id, space)
 
     def run_once(self) -> int:
         """Do one batch in the space whose turn it is; how many items were taken on, 0 where nobody waits."""
@@ -91,6 +97,11 @@ class SpacesWork:
     def _look(self) -> None:
         """Let all spaces have a turn now and then, and sooner those in which something was said."""
         now = time.monotonic()
+        if now - self._signalled_at >= self.patience_seconds:
+            with self._lock:
+                for space in self._signalled.values():
+                    self._turns.setdefault(space.id, space)
+                self._signalled, self._signalled_at = {}, now
         if now - self._looked_at >= _EVERY_SECONDS:
             self._looked_at = now
             found = self.spaces()
@@ -107,7 +118,7 @@ class SpacesWork:
 
     def waiting(self) -> int:
         """How many spaces wait for their turn."""
-        return len(self._turns)
+        return len(self._turns.keys() | self._signalled.keys())
 
     def give_back(self) -> None:
         """No-op: every batch is finished, or given back by itself."""
@@ -140,7 +151,7 @@ class TeamWorkers:
         ports = self.opened, self.spaces
         self._works = [
             SpacesWork("team-embeddings", (EMBEDDINGS,), *ports),
-            SpacesWork("team-summaries", _SUMMARIES, *ports, self._retain),
+            SpacesWork("team-summaries", _SUMMARIES, *ports, self._retain, _PATIENCE_SECONDS),
             SpacesWork("team-webhooks", (DELIVER,), *ports),
         ]
         self._workers = [Worker(work, _POLL_SECONDS) for work in self._works]

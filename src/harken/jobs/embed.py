@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 
 from harken.jobs.job import Job
 from harken.log import Log
@@ -38,6 +38,9 @@ _READ_TOKENS = {"code": 56, "commit": 48}
 _SPELLED, _TOKENS_BEFORE = "code", 200
 # Where writers run beside each other, an entry may be seen after one with a higher number.
 _LATE = 1_000
+# Whether an index has to grow is looked up after so many vectors, or once in so long: behind every message of a talk it
+# takes a server more than to store the message's vector.
+_WORTH_INDEXING, _INDEXED_EVERY = 100, timedelta(minutes=1)
 _log = Log(__name__)
 
 
@@ -125,6 +128,7 @@ class EmbedWork(Job[Claimed, Vectors]):
     now: Callable[[], datetime]
     second: LanguageWork | None = None
     _indexed: int = field(default=0, init=False)
+    _indexed_at: datetime = field(default=datetime.min.replace(tzinfo=UTC), init=False)
 
     name = EMBED
     row = "entry_id"
@@ -168,9 +172,10 @@ class EmbedWork(Job[Claimed, Vectors]):
         _rest(self.embedder)
         if self.space.state != "active":
             self._take_over()
-        if self.stored > self._indexed:
+        fresh = self.stored - self._indexed
+        if fresh >= _WORTH_INDEXING or (fresh and self.now() - self._indexed_at >= _INDEXED_EVERY):
             self.store.nearest.build_index()
-            self._indexed = self.stored
+            self._indexed, self._indexed_at = self.stored, self.now()
 
     def _take_over(self) -> None:
         with self.store.writing() as tx:
