@@ -31,7 +31,7 @@ from harken.bench.measures import reciprocal_rank
 from measuring import wait_share
 from peer_adapters.protocol import EVERYTHING
 from peers_environments import Environments, Peer, PeerError
-from peers_report import NOTES, write_report
+from peers_report import BUSY, NOTES, write_report
 from report import DATE, RESULTS, keep, show
 
 BEST = 10
@@ -176,7 +176,12 @@ def main() -> None:
     try:
         for way in WAYS:
             if way.peer.split("-")[0] in only:
-                lines += measure(environments, way, corpus, arguments)
+                quiet = wait_share()
+                measured = measure(environments, way, corpus, arguments)
+                if max(quiet, wait_share()) > BUSY:
+                    for line in measured:
+                        line.notes.append("busy")
+                lines += measured
                 print(f"  {json.dumps({k: v for k, v in asdict(lines[-1]).items() if v})}", flush=True)
     except KeyboardInterrupt:
         if not lines:

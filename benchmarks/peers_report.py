@@ -8,6 +8,8 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+# Wall time over CPU time, of a loop that waits for nothing, from which on others were at work on the machine.
+BUSY = 1.25
 NOTES = {
     "fitted": "The weights of its learned fusion were fitted on these conversations, among others: what it reaches on "
     "talk that it has not seen is in docs/adr/0020-learned-fusion.md, and the row `convex` has no such weights.",
@@ -22,6 +24,8 @@ NOTES = {
     "and ms-marco-MiniLM-L12 for the reranker.",
     "fused": "Without its reranker, as are the others in this table.",
     "some": "Of some of the questions alone, in no order of theirs: so many were answered within the time limit.",
+    "busy": "While it was measured others were at work on the machine: its speeds stand too low, and fewer questions were "
+    "answered in time.",
     "pads": "Its embedder pads every text to 256 tokens: embed + store and queries are of that; LoCoMo's questions are "
     "asked with the same weights unpadded, which give the same vectors.",
     "mem0": "`infer=False`, embedded Qdrant, fastembed's BM25 with a list of stop words from elsewhere; spaCy's model "
@@ -69,7 +73,7 @@ def table(result: Mapping[str, Any], plot_name: str) -> str:
     parts = [
         "# Harken beside other memories",
         f"{result['date']}, commit {result['commit']}, {result['machine']}"
-        + (f"; the machine was busy: wall time was {busy:.1f} times CPU time" if busy > 1.25 else "")
+        + (f"; the machine was busy: wall time was {busy:.1f} times CPU time" if busy > BUSY else "")
         + ". Repeat it: `make bench-peers`.",
         f"embed + store: {result['sample']:,} turns; store, queries, first answer of a new process: {result['size']:,} "
         f"turns, the query embedded by the system's own model; quality: {result['turns']:,} turns of LoCoMo's "
