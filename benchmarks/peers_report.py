@@ -24,8 +24,8 @@ NOTES = {
     "and ms-marco-MiniLM-L12 for the reranker.",
     "fused": "Without its reranker, as are the others in this table.",
     "some": "Of some of the questions alone, in no order of theirs: so many were answered within the time limit.",
-    "busy": "While it was measured others were at work on the machine: its speeds stand too low, and fewer questions were "
-    "answered in time.",
+    "busy": "While it was measured others were at work on the machine: its speeds stand too low, and fewer questions "
+    "were answered in time.",
     "pads": "Its embedder pads every text to 256 tokens: embed + store and queries are of that; LoCoMo's questions are "
     "asked with the same weights unpadded, which give the same vectors.",
     "mem0": "`infer=False`, embedded Qdrant, fastembed's BM25 with a list of stop words from elsewhere; spaCy's model "
