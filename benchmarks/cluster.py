@@ -61,6 +61,8 @@ def filled(home: Path, url: str, size: int) -> Harken:
     write_jsonl(home / "talk.jsonl", Talks(3).talks(size))
     harken.import_transcripts("jsonl", [home / "talk.jsonl"])
     fill_vectors(harken)
+    # As whoever embeds does in the end.
+    harken.store.nearest.build_index()
     return harken
 
 

@@ -214,7 +214,9 @@ def _reason(error: psycopg.Error) -> str:
 
 
 # A table is passed over while an index of it is made beside running writers, which takes minutes.
-COUNT_AGAIN = "ANALYZE (SKIP_LOCKED) messages, entries, vectors, exchanges, conversations"
+COUNT_AGAIN = "ANALYZE (SKIP_LOCKED) messages, entries, vectors, exchanges, conversations, entry_facets, entry_words"
+# It counts as the tables' owner; a database has it since its last `harken migrate`.
+_MAY_COUNT = "SELECT to_regprocedure('harken_count_again()') IS NOT NULL"
 # So many rows are planned for well enough; so many times more than are expected, and some, are not.
 _WELL_FORESEEN, _MANY_TIMES, _SOME = 1_000, 10, 200
 # Counting may not help: a tenant may be too small beside the others to be seen.
@@ -236,8 +238,8 @@ class Statistics:
     def refresh(self, table: str) -> None:
         """Compare what is expected of a table with what there is; quick, and seldom done for the same table.
 
-        A role that may not have tables counted changes nothing. Nor is anything done on a cluster: it would count the
-        tables on all of its machines, and its own workers count each shard once a tenth of that has changed.
+        Nothing is done on a cluster: it would count the tables on all of its machines, and its own workers count each
+        shard once a tenth of that has changed.
         """
         if self._begins.on_cluster:
             return
@@ -257,4 +259,9 @@ class Statistics:
             if int(connection.execute(counted, {**mine, "most": most}).scalar_one()) < most:
                 return
         with self._engine.connect() as plain:
-            plain.execution_options(isolation_level="AUTOCOMMIT").exec_driver_sql(COUNT_AGAIN)
+            self.count(plain.execution_options(isolation_level="AUTOCOMMIT"))
+
+    def count(self, connection: Connection) -> None:
+        """Have them counted, by a connection that is in no transaction, whoever owns the tables."""
+        may_count = connection.exec_driver_sql(_MAY_COUNT).scalar()
+        connection.exec_driver_sql("SELECT harken_count_again()" if may_count else COUNT_AGAIN)

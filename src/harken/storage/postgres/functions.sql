@@ -217,3 +217,11 @@ BEGIN
     END LOOP;
 END
 $$
+;;
+-- None but a table's owner may have it counted.
+CREATE OR REPLACE FUNCTION harken_count_again() RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = {schema}, pg_temp AS $$
+BEGIN
+    {count_again};
+END
+$$

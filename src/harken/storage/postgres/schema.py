@@ -10,7 +10,7 @@ from harken.errors import SchemaBehindError, SchemaError, StoreError, UsageError
 from harken.storage import migrations
 from harken.storage.migrations.schema import ALL_TABLES
 from harken.storage.positions import TURNS_OUT_OF_TIME
-from harken.storage.postgres.connection import is_cluster, set_local
+from harken.storage.postgres.connection import COUNT_AGAIN, is_cluster, set_local
 from harken.storage.postgres.fulltext import TsvectorIndex
 from harken.storage.postgres.rights import lock_schema, settle_functions
 from harken.storage.team.tables import TEAM_TABLES, wall_off_teams
@@ -103,7 +103,7 @@ def migrate(connection: Connection, language: str | None, role: str | None, dist
     spread = _spread(connection) if distribute or is_spread else ()
     has_shards = is_spread or bool(spread)
     named = {table: _SHARD.format(table) if has_shards else f"'{table}'" for table in ("entry_words", "entries")}
-    _run(connection, "functions.sql", schema=schema, **named)
+    _run(connection, "functions.sql", schema=schema, count_again=COUNT_AGAIN, **named)
     if has_shards:
         _send_functions(connection)
     if before is not None and before < _POSITIONS_SINCE:

@@ -38,7 +38,7 @@ from sqlalchemy.types import Float, UserDefinedType
 from harken.log import Log
 from harken.storage.entries import scope_conditions
 from harken.storage.ports import NearestIndex, RowScope, StoredSpace, Transaction
-from harken.storage.postgres.connection import COUNT_AGAIN, Statistics, driver_of, set_local
+from harken.storage.postgres.connection import Statistics, driver_of, set_local
 from harken.storage.postgres.dialect import PostgresDialect, bare_rows
 from harken.storage.postgres.fulltext import TsvectorIndex, entries_inside
 from harken.storage.tables import counters, entries, refers, vectors
@@ -265,7 +265,7 @@ class PgvectorIndex(NearestIndex):
             # Of a cluster this server has no rows itself, and does not count the tables of its machines.
             if connection.execute(_CHANGED, {"least": EXACT_UP_TO}).scalar():
                 # Or searches would be planned for the tables as they were, until the server looks by itself.
-                connection.exec_driver_sql(COUNT_AGAIN)
+                self._statistics.count(connection)
             else:
                 self._statistics.refresh("vectors")
             made = set(connection.execute(_MADE).scalars())
@@ -373,8 +373,9 @@ def _comparing(dialect: PostgresDialect, found: Select[Any], whole: bool = False
     best_first = (compared.c.similarity.desc(), compared.c.entry_id)
     near = select(*columns, literal(value=True)).order_by(*best_first).limit(bindparam("most", type_=Integer()))
     if whole:
-        listed = select(func.unnest(dialect.list_of()))
-        named = select(*columns).where(compared.c.entry_id.in_(listed))
+        # What is asked for its truth is no join: the list is read once, however small the server takes the space for.
+        is_listed = compared.c.entry_id.in_(select(func.unnest(dialect.list_of()))).is_(True)
+        named = select(*columns).where(is_listed)
     else:
         return union_all(select(near.subquery("near")), _named(dialect))
     return union_all(select(near.subquery("near")), named.add_columns(literal(value=False)))

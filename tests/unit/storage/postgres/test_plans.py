@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -164,12 +164,18 @@ def rows_read(harken: Harken, monkeypatch: pytest.MonkeyPatch, scope: SearchScop
         return int(tx.connection.execute(returned).scalar_one()) - before
 
 
-@pytest.fixture
-def newcomer(harken: Harken, postgres: PostgresServer, server_url: URL, tmp_path: Path) -> Iterator[Harken]:
-    """A tenant that the server's statistics do not know."""
-    postgres.execute("VACUUM ANALYZE", server_url.database)
-    settings = {"store": server_url.render_as_string(hide_password=False), "tenant": "newcomer"}
-    with Harken(tmp_path / "new", settings=settings, embedder=HashingEmbedder(), env={}) as newcomer:
+@pytest.fixture(params=["owner", "role"])
+def newcomer(
+    harken: Harken, postgres: PostgresServer, server_url: URL, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[Harken]:
+    """A tenant that the server's statistics do not know, by the tables' owner and by a role that may use them."""
+    with ExitStack() as stack:
+        is_owner = request.param == "owner"
+        url = server_url if is_owner else stack.enter_context(postgres.role(f"app_{server_url.database}", server_url))
+        postgres.execute("VACUUM ANALYZE", server_url.database)
+        settings = {"store": url.render_as_string(hide_password=False), "tenant": "newcomer"}
+        newcomer = Harken(tmp_path / "new", settings=settings, embedder=HashingEmbedder(), env={})
+        stack.enter_context(newcomer)
         for number in range(NEW):
             newcomer.record_message("talk", "user", f"heron {number}: {LONG}")
         yield newcomer
