@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -91,6 +92,28 @@ def test_the_same_is_found_in_the_same_order_as_on_one_plain_server(
         here, there = ([hit.entry.ref_uid for hit in each.search(asked, mode=mode).hits] for each in opened)
         assert here == there, asked
         assert here or mode == "semantic"
+
+
+def test_a_new_tenant_of_a_shard_is_planned_for_as_soon_as_it_is_imported(
+    cluster: ClusterServer, team: URL, open_as: Open, tmp_path: Path
+) -> None:
+    beside = (
+        "get_shard_id_for_distribution_column('entries', 'known') = get_shard_id_for_distribution_column('entries', n)"
+    )
+    named = f"SELECT n FROM (SELECT 'new-' || i AS n FROM generate_series(1, 1000) i) names WHERE {beside} LIMIT 1"
+    [(new,)] = cluster.execute(named, team.database)
+    talk = write_talk(tmp_path / "talk.jsonl", 100)
+    open_as(team, "known").import_transcripts("jsonl", [talk])
+    cluster.execute("ANALYZE messages, entries", team.database)
+    harken = open_as(team, new)
+    for is_imported in (False, True):
+        if is_imported:
+            harken.import_transcripts("jsonl", [talk])
+        with harken.store.reading() as tx:
+            explain = text("EXPLAIN SELECT id FROM entries WHERE tenant = :of_tenant")
+            plan = "\n".join(tx.connection.execute(explain, {"of_tenant": new}).scalars())
+        foreseen = max(int(rows) for rows in re.findall(r"rows=(\d+)", plan.partition("Task")[2]))
+        assert (foreseen > 200) is is_imported
 
 
 def test_a_tenant_that_outgrew_comparing_all_is_searched_by_the_statistics_and_indexes_of_its_shard(

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,7 @@ from harken.text.words import STOP_WORDS, WORD, phrases, word_lists
 
 # A longer text brings what it asks about along: "summarize this", and a page.
 _MOST_ASKED_CHARS = 400
+_ASKED_AGAIN = 64
 # How likeness to the best exchanges, and the share of the theme's words, count beside an exchange's own scores; what a
 # likeness to one that stands before costs in a list. Measured in docs/adr/0023-many-answers.md.
 _LIKE_BEST, _COVERAGE, _SAID_AGAIN = 0.7, 0.4, 0.2
@@ -37,6 +39,15 @@ _LIST = re.compile(
 )
 
 _Floats = NDArray[np.float64]
+
+
+@lru_cache(_ASKED_AGAIN)
+def _asks(text: str) -> frozenset[str]:
+    """The kinds of phrases for many things that a question has; each space and kind of entry asks for the same."""
+    found = {name for name in ("order", "course", "all") if phrases("many", name).search(text)}
+    if found and phrases("many", "back").search(text):
+        return frozenset(found | {"back"})
+    return frozenset({"list"} if _LIST.search(text) else ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +69,12 @@ class Several:
     @classmethod
     def asked_by(cls, query: Query) -> Several | None:
         """What a query asks for, if it is many."""
-        text = query.text
-        if len(text) > _MOST_ASKED_CHARS:
+        if len(query.text) > _MOST_ASKED_CHARS:
             return None
-        asks = {name for name in ("order", "course", "all") if phrases("many", name).search(text)}
-        if asks and phrases("many", "back").search(text):
-            return cls(_theme(query), True, asks != {"all"}, "order" in asks)
-        return cls(query) if _LIST.search(text) else None
+        asks = _asks(query.text)
+        if "back" in asks:
+            return cls(_theme(query), True, bool(asks & {"order", "course"}), "order" in asks)
+        return cls(query) if "list" in asks else None
 
     def spread(self, tx: Transaction, found: Candidates, asked: QueryVector | None) -> None:
         """Score candidates anew, so that they come in the order of a spread over what was asked for."""

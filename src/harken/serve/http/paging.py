@@ -7,6 +7,7 @@ import binascii
 import hashlib
 import json
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from harken.errors import UsageError
@@ -20,6 +21,7 @@ _MARK_BYTES = 16
 _FREE = {CURSOR, "limit"}
 
 
+@cache
 def place_of(operation: AnyOperation) -> str | None:
     """The argument that says where a page begins; None of what has no pages."""
     names = {each.name for each in arguments_of(operation.arguments) if each.about.is_shared}

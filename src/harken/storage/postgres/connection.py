@@ -213,10 +213,9 @@ def _reason(error: psycopg.Error) -> str:
     return told.rpartition("FATAL:")[2].rpartition("failed: ")[2].strip().rstrip(".")
 
 
-# A table is passed over while an index of it is made beside running writers, which takes minutes.
-COUNT_AGAIN = "ANALYZE (SKIP_LOCKED) messages, entries, vectors, exchanges, conversations, entry_facets, entry_words"
-# It counts as the tables' owner; a database has it since its last `harken migrate`.
-_MAY_COUNT = "SELECT to_regprocedure('harken_count_again()') IS NOT NULL"
+# A database has it since its last `harken migrate`.
+_MAY_COUNT = text("SELECT to_regprocedure('harken_count_again(text)') IS NOT NULL")
+_COUNT_AGAIN = text("SELECT harken_count_again(:of_tenant)")
 # So many rows are planned for well enough; so many times more than are expected, and some, are not.
 _WELL_FORESEEN, _MANY_TIMES, _SOME = 1_000, 10, 200
 # Counting may not help: a tenant may be too small beside the others to be seen.
@@ -227,7 +226,8 @@ class Statistics:
     """Has the server count its tables again where it takes the tenant for far smaller than it is.
 
     By itself it counts when a tenth of a table has changed. Where it expects a single row, every index that begins with
-    the tenant seems as good as any other to it, and each of two tables is read whole for each row of the other.
+    the tenant seems as good as any other to it, and each of two tables is read whole for each row of the other. Of a
+    cluster the machine that has the tenant counts its part.
     """
 
     def __init__(self, engine: Engine, begins: Beginnings) -> None:
@@ -236,13 +236,7 @@ class Statistics:
         self._again_at: dict[str, float] = {}
 
     def refresh(self, table: str) -> None:
-        """Compare what is expected of a table with what there is; quick, and seldom done for the same table.
-
-        Nothing is done on a cluster: it would count the tables on all of its machines, and its own workers count each
-        shard once a tenth of that has changed.
-        """
-        if self._begins.on_cluster:
-            return
+        """Compare what is expected of a table with what there is; quick, and seldom done for the same table."""
         now = time.monotonic()
         if now < self._again_at.get(table, now):
             return
@@ -251,17 +245,24 @@ class Statistics:
         with entered(self._engine, self._begins.reading()) as connection:
             mine = {"of_tenant": self._begins.tenant}
             planned = connection.execute(text(f"EXPLAIN (FORMAT JSON) {rows}"), mine).scalar_one()
-            expected = int(planned[0]["Plan"]["Plan Rows"])
+            expected = _rows_planned(planned)
             if expected >= _WELL_FORESEEN:
                 return
             most = _MANY_TIMES * expected + _SOME
             counted = text(f"SELECT count(*) FROM ({rows} LIMIT :most) found")
             if int(connection.execute(counted, {**mine, "most": most}).scalar_one()) < most:
                 return
-        with self._engine.connect() as plain:
-            self.count(plain.execution_options(isolation_level="AUTOCOMMIT"))
+        self.count()
 
-    def count(self, connection: Connection) -> None:
-        """Have them counted, by a connection that is in no transaction, whoever owns the tables."""
-        may_count = connection.exec_driver_sql(_MAY_COUNT).scalar()
-        connection.exec_driver_sql("SELECT harken_count_again()" if may_count else COUNT_AGAIN)
+    def count(self) -> None:
+        """Have them counted, whoever owns the tables."""
+        with entered(self._engine, self._begins.reading()) as connection:
+            if connection.execute(_MAY_COUNT).scalar():
+                connection.execute(_COUNT_AGAIN, {"of_tenant": self._begins.tenant})
+
+
+def _rows_planned(plan: Any) -> int:
+    """The rows that an EXPLAIN expects; of a cluster what its machine does, which stands deeper than its own plan."""
+    parts = plan.values() if isinstance(plan, dict) else plan
+    inside = [_rows_planned(part) for part in parts if isinstance(part, dict | list)]
+    return max(inside, default=0) or (int(plan.get("Plan Rows", 0)) if isinstance(plan, dict) else 0)

@@ -218,10 +218,14 @@ BEGIN
 END
 $$
 ;;
--- None but a table's owner may have it counted.
-CREATE OR REPLACE FUNCTION harken_count_again() RETURNS void
+-- None but a table's owner may have it counted. One is passed over while an index of it is made beside running writers,
+-- which takes minutes.
+CREATE OR REPLACE FUNCTION harken_count_again(of_tenant text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = {schema}, pg_temp AS $$
+DECLARE
+    name text := harken_bound(of_tenant);
 BEGIN
-    {count_again};
+    EXECUTE 'ANALYZE (SKIP_LOCKED) ' || {entries} || ', ' || {entry_words} || ', ' || {entry_facets} || ', ' || {messages}
+        || ', ' || {exchanges} || ', ' || {conversations} || ', ' || {vectors};
 END
 $$

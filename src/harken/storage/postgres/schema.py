@@ -10,13 +10,15 @@ from harken.errors import SchemaBehindError, SchemaError, StoreError, UsageError
 from harken.storage import migrations
 from harken.storage.migrations.schema import ALL_TABLES
 from harken.storage.positions import TURNS_OUT_OF_TIME
-from harken.storage.postgres.connection import COUNT_AGAIN, is_cluster, set_local
+from harken.storage.postgres.connection import is_cluster, set_local
 from harken.storage.postgres.fulltext import TsvectorIndex
 from harken.storage.postgres.rights import lock_schema, settle_functions
 from harken.storage.team.tables import TEAM_TABLES, wall_off_teams
 
 WORDS = "entry_words"
 _TABLES = (*ALL_TABLES, WORDS)
+# What grows with what is said, named in functions.
+_COUNTED = ("messages", "entries", WORDS, "entry_facets", "vectors", "exchanges", "conversations")
 # The name of the shard of a table that has the rows of a tenant, as a function writes it that has its `name`.
 _SHARD = "'{0}_' || get_shard_id_for_distribution_column('{0}', name)"
 # What reads or writes words of one tenant: plpgsql, and its first argument tells whose.
@@ -102,8 +104,8 @@ def migrate(connection: Connection, language: str | None, role: str | None, dist
     is_spread = on_cluster and bool(_spread_tables(connection))
     spread = _spread(connection) if distribute or is_spread else ()
     has_shards = is_spread or bool(spread)
-    named = {table: _SHARD.format(table) if has_shards else f"'{table}'" for table in ("entry_words", "entries")}
-    _run(connection, "functions.sql", schema=schema, count_again=COUNT_AGAIN, **named)
+    named = {table: _SHARD.format(table) if has_shards else f"'{table}'" for table in _COUNTED}
+    _run(connection, "functions.sql", schema=schema, **named)
     if has_shards:
         _send_functions(connection)
     if before is not None and before < _POSITIONS_SINCE:
@@ -227,9 +229,7 @@ def _grant(connection: Connection, schema: str, role: str) -> None:
         connection.exec_driver_sql(statement)
     version = connection.dialect.server_version_info
     if version is not None and version >= _MAINTAIN_SINCE:
-        connection.exec_driver_sql(
-            f"GRANT MAINTAIN ON messages, entries, {WORDS}, vectors, exchanges, conversations TO {quoted}"
-        )
+        connection.exec_driver_sql(f"GRANT MAINTAIN ON {', '.join(_COUNTED)} TO {quoted}")
 
 
 def _quoted(connection: Connection, statement: str, value: str | None = None) -> str:

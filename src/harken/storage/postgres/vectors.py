@@ -265,7 +265,7 @@ class PgvectorIndex(NearestIndex):
             # Of a cluster this server has no rows itself, and does not count the tables of its machines.
             if connection.execute(_CHANGED, {"least": EXACT_UP_TO}).scalar():
                 # Or searches would be planned for the tables as they were, until the server looks by itself.
-                self._statistics.count(connection)
+                self._statistics.count()
             else:
                 self._statistics.refresh("vectors")
             made = set(connection.execute(_MADE).scalars())
