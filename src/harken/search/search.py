@@ -38,7 +38,7 @@ KEPT = frozenset(KEPT_FOLDERS)
 _SAME_SHARE, _ABOUT_SHARE = 2 / 3, 0.5
 _BEST = 10
 # So many times as many as are wanted are read with what stands beside the best: learned fusion may choose others.
-_LOADED = 3
+_LOADED = 5
 # How many tokens of a text the cross-encoder reads: the most of these that makes so many on average, for its time grows
 # with every token. Of BEAM's long answers 96 each gave an MRR of 0.632, 64 0.642, 48 0.659, 32 0.634 (ADR 4).
 _JUDGED_TOKENS, _JUDGED_ON_AVERAGE = (96, 64, 48), 32

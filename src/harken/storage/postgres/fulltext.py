@@ -175,17 +175,22 @@ class TsvectorIndex(TextIndex):
             # Each word's own row is read for its weight, 4 µs: too long where thousands have one.
             return Holding({}, total)
         found = dict.fromkeys(terms, np.empty(0, dtype=np.int64))
-        words = _words_of(terms)
+        words, total_inside = _words_of(terms), None
         if words:
             named = list(words)
             for row in bare_rows(connection, *self._who_holds(words, scope, most)):
-                found[named[row[0] - 1]] = np.sort(np.fromstring(row[1], dtype=np.int64, sep=","))
+                if row[0]:
+                    found[named[row[0] - 1]] = np.sort(np.fromstring(row[1], dtype=np.int64, sep=","))
+                else:
+                    total_inside = int(row[1])
         if most is not None:
             found = {term: ids for term, ids in found.items() if len(ids) <= most}
             if total is not None:
                 return Holding(found, total)
         if max(map(len, found.values()), default=0) <= few:
             return Holding(found, 0)
+        if total_inside is not None:
+            return Holding(found, total_inside)
         if self.lists(connection, scope) and not scope.facets:
             return Holding(found, bare_rows(connection, *_entries_inside(self._tenant, scope))[0][0])
         mine = entries.c.tenant == self._tenant
@@ -198,10 +203,12 @@ class TsvectorIndex(TextIndex):
         questions = [self._question(connection, *asked)]
         for words, most in holders:
             is_asked = most is None or scope.is_narrow or (self._counted(connection)[0] or 0) <= ALL_RANKED_UP_TO
-            if is_asked and (plain := _words_of(words)):
+            if (plain := _words_of(words)) and is_asked:
                 questions.append(self._who_holds(plain, scope, most))
+            # Of an open scope who holds the words is told with how many there are.
+            is_counted = bool(plain) and scope.is_open
             if is_asked and most is not None and self._counted(connection)[0] is None and not scope.facets:
-                questions.append(_entries_inside(self._tenant, scope))
+                questions += [] if is_counted else [_entries_inside(self._tenant, scope)]
         tx.dialect.foresee(connection, *filter(None, questions))
 
     def lists(self, connection: Connection, scope: RowScope) -> bool:

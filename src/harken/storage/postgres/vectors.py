@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, reduce
 from typing import Any
 
@@ -22,12 +22,14 @@ from sqlalchemy import (
     Connection,
     Engine,
     Integer,
+    LargeBinary,
     Select,
     bindparam,
     cast,
     func,
     literal,
     literal_column,
+    null,
     select,
     text,
     union_all,
@@ -37,7 +39,7 @@ from sqlalchemy.types import Float, UserDefinedType
 
 from harken.log import Log
 from harken.storage.entries import scope_conditions
-from harken.storage.ports import NearestIndex, RowScope, StoredSpace, Transaction
+from harken.storage.ports import NearestIndex, Question, RowScope, StoredSpace, Transaction
 from harken.storage.postgres.connection import Statistics, driver_of, set_local
 from harken.storage.postgres.dialect import PostgresDialect, bare_rows
 from harken.storage.postgres.fulltext import TsvectorIndex, entries_inside
@@ -51,6 +53,7 @@ EXACT_UP_TO = 20_000
 _EF_SEARCH_MOST = 1000
 # One answers, two are of the model for other languages.
 _KEPT_SPACES = 3
+_READ_AGAIN = 50
 _RECOUNT_SECONDS = 30.0
 # An index on a text of halves orders by rounded distances: some more than wanted hold the best.
 _SLACK = 20
@@ -91,10 +94,14 @@ _REMOVED = (
     .where(counters.c.tenant == _OF_TENANT, counters.c.name == VECTORS_REMOVED)
     .scalar_subquery()
 )
-_NUMBERS: list[ColumnElement[Any]] = [func.count(), func.coalesce(_REMOVED, 0)]
-_STATE = select(*_NUMBERS).select_from(vectors).where(*_MINE)
-_BEHIND = select(vectors.c.id, vectors.c.entry_id, func.halfvec_send(vectors.c.vector)).where(
-    *_MINE, vectors.c.id > bindparam("behind")
+_NUMBERS: list[ColumnElement[Any]] = [func.count(), func.coalesce(_REMOVED, 0), cast(null(), LargeBinary)]
+# How many there are and how often any were removed, and those whose rows are younger than one: by one question, since
+# each is one more message between the machines of a cluster.
+_STATE = union_all(
+    select(*_NUMBERS).select_from(vectors).where(*_MINE),
+    select(vectors.c.id, vectors.c.entry_id, func.halfvec_send(vectors.c.vector)).where(
+        *_MINE, vectors.c.id > bindparam("behind")
+    ),
 )
 
 
@@ -112,23 +119,25 @@ class HeldVectors:
 
     def of(self, tx: Transaction, space: StoredSpace) -> Matrix | None:
         """All vectors of a space as the transaction sees them; None where they are too many to be held."""
-        asked = {"of_tenant": tx.tenant, "of_space": space.id}
-        ((count, removed),) = tx.dialect.bare_rows(tx.connection, _STATE, asked)
+        held = self._known(space)
+        count, removed, rows = self._read(tx, space, held)
         if count > MOST_VECTORS:
             with self._lock:
                 self._held.pop(space.id, None)
             return None
-        with self._lock:
-            held = self._held.get(space.id)
-        if held is None or held.removed != removed or len(held.ids) > count:
+        known = 0 if held is None else held.newest
+        fresh = [row for row in rows if row[0] > known]
+        if held is not None and held.removed == removed and len(held.ids) + len(fresh) == count:
+            if fresh:
+                held = held.with_rows(fresh)
+            elif len(rows) > _READ_AGAIN:
+                # Fewer are asked for again, for a transaction that reads sends the same question but once.
+                held = replace(held, behind=known)
+        else:
+            # Some were removed, or somebody whose ids are lower has committed since.
+            all_of_it = rows if held is None else self._read(tx, space, None)[2]
             held = Matrix.empty(space, removed)
-        if len(held.ids) < count:
-            grown = held.with_rows(tx.dialect.bare_rows(tx.connection, _BEHIND, {**asked, "behind": held.newest}))
-            if len(grown.ids) < count:
-                # Somebody whose ids are lower has committed since.
-                empty = Matrix.empty(space, removed)
-                grown = empty.with_rows(tx.dialect.bare_rows(tx.connection, _BEHIND, {**asked, "behind": 0}))
-            held = grown
+            held = held.with_rows(all_of_it) if all_of_it else held
         with self._lock:
             self._held.pop(space.id, None)
             self._held[space.id] = held
@@ -138,11 +147,21 @@ class HeldVectors:
 
     def foresee(self, tx: Transaction, space: StoredSpace) -> None:
         """Have asked what `of` will ask, if nothing was removed."""
-        asked = {"of_tenant": tx.tenant, "of_space": space.id}
+        tx.dialect.foresee(tx.connection, self._question(tx, space, self._known(space)))
+
+    def _known(self, space: StoredSpace) -> Matrix | None:
         with self._lock:
-            held = self._held.get(space.id)
-        newest = 0 if held is None else held.newest
-        tx.dialect.foresee(tx.connection, (_STATE, asked), (_BEHIND, {**asked, "behind": newest}))
+            return self._held.get(space.id)
+
+    def _read(
+        self, tx: Transaction, space: StoredSpace, held: Matrix | None
+    ) -> tuple[int, int, Sequence[Sequence[Any]]]:
+        rows = tx.dialect.bare_rows(tx.connection, *self._question(tx, space, held))
+        [(count, removed, _)] = [row for row in rows if row[2] is None]
+        return count, removed, [row for row in rows if row[2] is not None]
+
+    def _question(self, tx: Transaction, space: StoredSpace, held: Matrix | None) -> Question:
+        return _STATE, {"of_tenant": tx.tenant, "of_space": space.id, "behind": 0 if held is None else held.behind}
 
     def discard(self) -> None:
         """Forget them."""
@@ -157,6 +176,7 @@ class Matrix:
     Attributes:
         removed: how often vectors of the tenant had been removed.
         newest: the highest id of a vector's row.
+        behind: that from which on rows are asked for.
         ids: of the entries, `(n,)`.
         matrix: `(n, dims)` float32, unit length.
     """
@@ -164,18 +184,17 @@ class Matrix:
     space_id: int
     removed: int
     newest: int
+    behind: int
     ids: Int64
     matrix: Float32
 
     @classmethod
     def empty(cls, space: StoredSpace, removed: int) -> Matrix:
         """No vectors yet."""
-        return cls(space.id, removed, 0, np.empty(0, dtype=np.int64), np.empty((0, space.dims), dtype=np.float32))
+        return cls(space.id, removed, 0, 0, np.empty(0, dtype=np.int64), np.empty((0, space.dims), dtype=np.float32))
 
     def with_rows(self, rows: Sequence[Sequence[Any]]) -> Matrix:
         """The same and these: a row's id, its entry's, and a vector as the server sends it."""
-        if not rows:
-            return self
         dims = self.matrix.shape[1]
         # Two bytes say how many numbers follow, two are empty.
         whole = np.frombuffer(b"".join(row[2] for row in rows), dtype=">f2").reshape(len(rows), dims + 2)
@@ -184,7 +203,7 @@ class Matrix:
         ids = np.fromiter((row[1] for row in rows), dtype=np.int64, count=len(rows))
         newest = max(self.newest, *(row[0] for row in rows))
         both = np.concatenate([self.ids, ids]), np.concatenate([self.matrix, fresh])
-        return Matrix(self.space_id, self.removed, newest, *both)
+        return Matrix(self.space_id, self.removed, newest, self.behind, *both)
 
     def compare(
         self, query: Float32, limit: int, also: Sequence[int], inside: Int64 | None = None
