@@ -21,7 +21,7 @@ PYTHON = (sys.executable, "-m", "harken")
 TIMEOUT_SECONDS = 120
 # Elsewhere a process that forks without starting a new program may crash in a system library.
 FORKS = sys.platform == "linux"
-_KEPT = ("PATH", "SYSTEMROOT", "TMPDIR", "XDG_RUNTIME_DIR", *MEASURED)
+_KEPT = ("PATH", "SYSTEMROOT", "TMPDIR", "XDG_RUNTIME_DIR", "SSL_CERT_FILE", *MEASURED)
 _IMPORTED = """
 import json, sys
 sys.argv = ["harken", *{words}]

@@ -54,7 +54,11 @@ _SERVER_FIXTURES = {"cluster", "postgres", "server_url", "shared_database"}
 
 
 def pytest_configure() -> None:
-    """Let a run that is told to end stop what it started, as it does on Ctrl-C: a server outlives its process."""
+    """Let a run that is told to end stop what it started, as it does on Ctrl-C: a server outlives its process.
+
+    And have clients trust one authority: to read the machine's takes each 30 ms, and no test asks the world.
+    """
+    os.environ["SSL_CERT_FILE"] = str(Path(__file__).with_name("authority.pem"))
     signal.signal(signal.SIGTERM, _interrupted)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # A shell's background jobs ignore Ctrl-C, and so would all that they start; nobody's terminal does.

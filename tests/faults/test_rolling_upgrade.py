@@ -167,18 +167,20 @@ class Clients:
             time.sleep(0.02)
 
     def _work(self) -> None:
-        while not self._ending.is_set():
-            # No two alike, or the later one would stand in place of the earlier one.
-            words = " ".join(uuid4().hex[:8] for _ in range(6))
-            if self._ask("remember", {"content": words, "category": "fact"}):
-                self.saved.append(words)
-            self._ask("search", {"query": words})
-            self._ask("status", {})
-
-    def _ask(self, verb: str, given: dict[str, str]) -> bool:
+        # A connection for each call, as the balancer needs, and one client: its certificates take longer than the call.
         headers = {"authorization": f"Bearer {TOKEN}", "connection": "close"}
+        with httpx.Client(headers=headers, timeout=PATIENCE_SECONDS) as client:
+            while not self._ending.is_set():
+                # No two alike, or the later one would stand in place of the earlier one.
+                words = " ".join(uuid4().hex[:8] for _ in range(6))
+                if self._ask(client, "remember", {"content": words, "category": "fact"}):
+                    self.saved.append(words)
+                self._ask(client, "search", {"query": words})
+                self._ask(client, "status", {})
+
+    def _ask(self, client: httpx.Client, verb: str, given: dict[str, str]) -> bool:
         try:
-            answer = httpx.post(f"{self._url}/v1/{verb}", json=given, headers=headers, timeout=PATIENCE_SECONDS)
+            answer = client.post(f"{self._url}/v1/{verb}", json=given)
         except httpx.HTTPError as error:
             self.failed.append(f"{verb}: {type(error).__name__}")
             return False
