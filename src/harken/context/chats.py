@@ -30,6 +30,7 @@ from harken.search.recall import AutoRag, Recall
 from harken.search.retrieval_log import RetrievalLog
 from harken.search.search import Searcher
 from harken.search.session import SearchSession, attempted
+from harken.search.spread import searched_for
 from harken.search.union import facts_told_apart
 from harken.storage.conversations import (
     begins_with,
@@ -212,8 +213,12 @@ class Chats:
         """
         query = parse_query(prompt)
         with self._about(conversation_uid, directory, by_words, query) as searches:
-            rules = self._rules(searches, query, conversation_uid)
-            quotes = [*rules, *self._quotes(searches, prompt, query, conversation_uid)]
+            # First, for it has most to look for while the model is at work.
+            past = self._past.search(prompt, conversation_uid, searches, log_later=True)
+            saved: list[Quote] = []
+            if query.text and not is_small_talk(query):
+                saved = saved_quotes(self._searcher, query, searches, self._settings().rag.without_tags)
+            quotes = [*self._rules(searches, query, conversation_uid), *saved, *recall_quotes(past, self._now())]
         return sorted(quotes, key=lambda quote: (quote.source != ASKED, bool(quote.project)))
 
     @contextmanager
@@ -235,19 +240,12 @@ class Chats:
                 searches.look_ahead(PAST, lambda tx, there: self._past.foresee(tx, there, query, conversation_uid))
                 # The model is at work while rows are read.
                 with attempted("vectors", []):
-                    searches.begin(query)
+                    searches.begin(searched_for(query))
             with searches.view.reading() as tx:
                 known = find_conversation(tx, own) if own else None
             project = known.project if known else None
             searches.projects = scope_of(searches.view, self._settings().rag.scope, project, directory)
             yield searches
-
-    def _quotes(self, searches: SearchSession, prompt: str, query: Query, conversation_uid: str) -> list[Quote]:
-        saved: list[Quote] = []
-        if query.text and not is_small_talk(query):
-            saved = saved_quotes(self._searcher, query, searches, self._settings().rag.without_tags)
-        past = self._past.search(prompt, conversation_uid, searches, log_later=True)
-        return [*saved, *recall_quotes(past, self._now())]
 
     def _projects(self, project: ProjectIdentity | str | None, directory: str | Path | None = None) -> ProjectScope:
         """What recall sees from a project, or from a directory's."""

@@ -22,10 +22,11 @@ from harken.model.lookups import PastConversation
 from harken.search.asked import objected_hits
 from harken.search.candidates import other_project
 from harken.search.past import PastRecall
-from harken.search.query import Query
+from harken.search.query import Query, QueryVector
 from harken.search.relevance import Gate, RareWords
 from harken.search.search import Searcher, foresee_search
-from harken.search.session import LookAhead, SearchSession
+from harken.search.session import LookAhead, SearchSession, attempted
+from harken.search.spread import searched_for
 from harken.search.union import in_one_order, trust_here, whose
 from harken.sources.searches import item_of
 from harken.storage.conversations import messages_of_exchange
@@ -150,13 +151,17 @@ def _saved(
         if not present_sources(tx, SAVED.sources):
             # Another search would cost the person who waits as much as that of past conversations.
             return []
+    asked: QueryVector | str = ""
+    with attempted("vectors", []):
+        asked = searches.vector(searched_for(query))
+    if isinstance(asked, str) or not _is_any_near(searches, asked):
+        return []
     found = searcher.here(query.text, SAVED, MOST_SAVED, "hybrid", None, searches)
     gate = Gate(found.threshold, searches.config.untrusted_margin)
     # By meaning alone: one shared word is no reason to tell of something that nobody asked for.
     near = [hit for hit in found.hits if gate.admits(hit.similarity, hit.entry.trust.is_untrusted)]
-    asked = searches.vector(query) if near else ""
     with searches.view.reading() as tx:
-        wrong = objected_hits(tx, query, near, searches.view.nearest, None if isinstance(asked, str) else asked)
+        wrong = objected_hits(tx, query, near, searches.view.nearest, asked)
         if without_tags:
             wrong |= having_any(tx, [hit.entry.id for hit in near], without_tags)
         stale = _unconfirmed(tx, near, searches.now)
@@ -167,6 +172,16 @@ def _saved(
         for uid in [hit.entry.ref_uid]
     }
     return list(reversed(once.values()))[:_SAVED_SHOWN]
+
+
+def _is_any_near(searches: SearchSession, asked: QueryVector) -> bool:
+    """Whether anything saved may be near, which mostly nothing is; a server is not asked, once more, for that."""
+    bar = Gate.of(asked, searches.config.relevance_threshold, searches.config).bar(False)
+    with searches.view.reading() as tx:
+        if tx.dialect.is_remote:
+            return True
+        near = asked.compare(tx, searches.view.nearest, row_scope(tx, SAVED), 1, [])[0]
+    return any(similarity >= bar for similarity in near.values())
 
 
 def _unconfirmed(tx: Transaction, hits: Sequence[Hit], now: datetime) -> dict[str, str]:

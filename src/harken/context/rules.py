@@ -15,6 +15,7 @@ from harken.record.core_memory import CoreMemory
 from harken.search.query import Query, asks_nothing, parse_query, share_held
 from harken.search.relevance import Gate
 from harken.search.session import SearchSession, attempted
+from harken.search.spread import searched_for
 from harken.search.union import whose
 from harken.storage.ports import RowScope, Transaction
 from harken.storage.projects import ALL, EVERY_PROJECT, ProjectScope
@@ -131,7 +132,7 @@ def _about(searches: SearchSession, query: Query, rules: Sequence[Rule]) -> list
     near: dict[int, float] = {}
     gate = Gate(None)
     with attempted("rules", []):
-        asked = searches.vector(query, known_scripts_only=True) if rules else ""
+        asked = searches.vector(searched_for(query), known_scripts_only=True) if rules else ""
         if not isinstance(asked, str):
             gate = Gate.of(asked, searches.config.relevance_threshold, searches.config)
             with searches.view.reading() as tx:

@@ -130,7 +130,7 @@ class Candidates:
         """Read what ordering those with the query's words takes, before it is known what is near."""
         if with_facts:
             self.read_facts(tx, self.keyword)
-        if self.config.fusion == "learned":
+        if self.config.fusion == "learned" and self.keyword:
             self.held = self.holders(tx)
 
     def holders(self, tx: Transaction) -> Holding:
@@ -243,10 +243,11 @@ class Candidates:
         """Score those that may come back."""
         # Learned fusion knows the speaker by itself.
         cue = None if self.learned.scores else AuthorCue(self.query, facts)
-        plain = cue is None and self.config.recency_half_life_days is None
+        plain = self.config.recency_half_life_days is None
         for entry_id, each in facts.items():
             # Nothing weighs most candidates, and asking costs as much as all else here.
             is_plain = plain and each.weight == each.rated == 1.0 and entry_id not in self.untrusted
+            is_plain = is_plain and (cue is None or not cue.names(each))
             reasons = [] if is_plain else weigh(each, cue, self.config, now)
             if entry_id in self.quoting:
                 reasons.append(Reason("quote", 1.0, "has the query's words in this order"))
@@ -403,12 +404,15 @@ class AuthorCue:
 def pass_strictly(tx: Transaction, found: Candidates, gate: Gate, projects: Collection[int]) -> set[int]:
     """Those candidates of other projects that may come back; without a vector, those with all of the rare words."""
     strict, rare = gate.of_others(), None
+    bars = strict.bar(False), strict.bar(True)
     passing = set()
     for entry_id, each in found.facts.items():
         if each.project_id not in projects:
             continue
-        admitted = strict.admits(found.similarity.get(entry_id), each.trust.is_untrusted)
-        if admitted is None:
+        similarity = found.similarity.get(entry_id)
+        if similarity is not None and strict.threshold is not None:
+            admitted = similarity >= bars[entry_id in found.untrusted]
+        else:
             rare = rare or RareWords.read(tx, found.query, found.scope)
             admitted = rare.admit(entry_id, is_near=False, is_untrusted=True)
         if admitted:

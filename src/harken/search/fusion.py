@@ -211,13 +211,11 @@ class Learned:
         if entry_id not in self.scores:
             return []
         row = list(self.scores).index(entry_id)
-        added, places = self.shares[row].tolist(), self.places[row].tolist()
-        found = []
-        for index in sorted(range(len(added)), key=lambda index: -abs(added[index]))[:most]:
-            name, (more, less) = _TOLD[index]
-            if added[index]:
-                found.append(Reason(name, added[index], more if places[index] > 0 else less, is_added=True))
-        return found
+        shares, best = self.shares[row], np.argsort(-np.abs(self.shares[row]), kind="stable")[:most].tolist()
+        told = [(_TOLD[index], float(shares[index]), self.places[row, index] > 0) for index in best if shares[index]]
+        return [
+            Reason(name, share, more if above else less, is_added=True) for (name, (more, less)), share, above in told
+        ]
 
 
 NOTHING_LEARNED = Learned({}, np.empty((0, len(FEATURES))), np.empty((0, len(FEATURES))))

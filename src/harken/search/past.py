@@ -22,7 +22,7 @@ from harken.search.query import Query, asks_nothing, parse_query
 from harken.search.relevance import Gate, RareWords, for_general, is_talk
 from harken.search.retrieval_log import RetrievalLog
 from harken.search.session import Guess, LookAhead, QueryVector, SearchSession, SearchSessions, attempted
-from harken.search.spread import Several
+from harken.search.spread import Several, searched_for
 from harken.search.union import in_one_order, talk_told_apart, trust_here, whose
 from harken.storage.past import (
     ConversationHead,
@@ -103,8 +103,7 @@ class PastConversations:
     def foresee(self, tx: Transaction, session: SearchSession, query: Query, conversation_uid: str | None) -> None:
         """Have a server asked for what a search is likely to ask, if the like was searched before."""
         if self.config().enabled and not asks_nothing(query, session.config.min_query_tokens):
-            several = Several.asked_by(query)
-            _foresee(tx, session, several.query if several else query, conversation_uid)
+            _foresee(tx, session, searched_for(query), conversation_uid)
 
     def search(
         self,
@@ -143,7 +142,9 @@ class PastConversations:
                 why = f"Past conversations were not searched: {name}."
                 found = PastRecall((), query.text, (why,), why, name)
             if several and several.in_order:
-                found = replace(found, conversations=tuple(map(_by_time, sorted(found.conversations, key=_began))))
+                found = replace(
+                    found, conversations=tuple(map(_by_time, sorted(found.conversations, key=lambda talk: talk.at)))
+                )
             if found.query and self.log is not None:
                 self.log.add(_log_line(found, time.perf_counter() - started, shared.now))
                 if not log_later:
@@ -244,15 +245,26 @@ class _PastSearch:
         with session.view.reading() as tx:
             if not has_others(tx, conversation_uid):
                 return PastRecall(notes=("There are no other conversations.",))
-        session.begin(self.query, known_scripts_only=True)
-        with session.view.reading() as tx:
             current = None if conversation_uid is None else conversation_row(tx, conversation_uid)
+            is_remote = tx.dialect.is_remote
+        asked = session.begin(self.query, known_scripts_only=True)
         trusted = replace(self.within, without_untrusted=not session.config.include_untrusted)
         wanted = replace(trusted, without_conversation_id=current)
-        shown = self._found(session.projects.inside(wanted), config)
+        own, beyond = (
+            Candidates(self.query, session.config, rows, _DEPTH) for rows in (session.projects.inside(wanted), wanted)
+        )
+        self._find_words(own, is_ahead=True)
+        if is_remote:
+            session.note(PAST, Guess(own.scope))
+        elif session.projects.prefers and not isinstance(asked, str) and not asked.done():
+            # It may turn out that nothing of others is near; but for so long, and longer, the model is at work.
+            self._find_words(beyond, is_ahead=True)
+        if self._is_talk():
+            return PastRecall((), self.query.text, (_NOTHING_ASKED,), self.failure)
+        shown = self._found(own, config)
         if session.projects.prefers and len(shown) < config.conversation_limit:
             left = config.model_copy(update={"conversation_limit": config.conversation_limit - len(shown)})
-            shown += self._found(wanted, left, session.projects.others)
+            shown += self._found(beyond, left, session.projects.others)
         before = None
         if self.askers:
             with session.view.reading() as tx:
@@ -261,33 +273,34 @@ class _PastSearch:
                 before = replace(before, other_project=short_key(before.project))
         return PastRecall(shown, self.query.text, tuple(self.notes), self.failure, asked=before)
 
-    def _found(self, wanted: RowScope, config: RagConfig, others: Collection[int] = ()) -> tuple[PastConversation, ...]:
+    def _find_words(self, found: Candidates, is_ahead: bool = False) -> None:
+        with self.session.view.reading() as tx:
+            if tx.dialect.is_remote:
+                found.foresee(tx, self.session.view.nearest, self.session.known.spaces.values(), weighs_words=False)
+            found.find_words(tx)
+            if is_ahead and not tx.dialect.is_remote:
+                # Here, for the model is mostly not done yet; a server is asked together with those that are near.
+                found.read_facts(tx, found.keyword)
+
+    def _found(
+        self, everywhere: Candidates, config: RagConfig, others: Collection[int] = ()
+    ) -> tuple[PastConversation, ...]:
         """The conversations of a scope that come back, best first; only of `others`, projects, if there are any."""
-        session, trusted = self.session, replace(self.within, without_untrusted=wanted.without_untrusted)
-        everywhere = Candidates(self.query, session.config, wanted, _DEPTH)
+        session, trusted = self.session, replace(self.within, without_untrusted=everywhere.scope.without_untrusted)
+        is_compared = bool(others and everywhere.keyword)
         if others and not self._is_any_near(everywhere, others):
             return ()
-        with session.view.reading() as tx:
-            if tx.dialect.is_remote:
-                everywhere.foresee(tx, session.view.nearest, session.known.spaces.values(), weighs_words=False)
-                if not others:
-                    session.note(PAST, Guess(wanted))
-            everywhere.find_words(tx)
-            if not tx.dialect.is_remote:
-                # Here, for the model is mostly not done yet; a server is asked together with those that are near.
-                everywhere.read_facts(tx, everywhere.keyword)
-        with self._by_meaning():
-            if not others:
-                self._embedded()
-            self._find_near(everywhere)
-        gate, is_small = Gate.of(self.asked, config.min_similarity, session.config), False
+        if others and not everywhere.keyword:
+            self._find_words(everywhere)
+        if not is_compared:
+            with self._by_meaning():
+                self._find_near(everywhere)
+        if not everywhere.keyword and not everywhere.nearest:
+            return ()
+        gate = Gate.of(self.asked, config.min_similarity, session.config)
         with self._by_meaning():
             if self.asked is not None:
-                is_small = is_talk(self.asked, gate)
                 gate = for_general(session, self.asked, gate)
-        if is_small:
-            self.notes = [_NOTHING_ASKED]
-            return ()
         with session.view.reading() as tx:
             self._rank(tx, everywhere)
             if may_be_asked_again(self.query):
@@ -320,10 +333,7 @@ class _PastSearch:
         session, rows = self.session, tuple(chosen)
         depth = _DEPTH_OF_EACH * config.exchange_limit_per_conversation * len(rows)
         within = Candidates(self.query, session.config, replace(rare_in, conversation_ids=rows), depth)
-        with session.view.reading() as tx:
-            if tx.dialect.is_remote:
-                within.foresee(tx, session.view.nearest, session.known.spaces.values(), weighs_words=False)
-            within.find_words(tx)
+        self._find_words(within)
         with self._by_meaning():
             self._find_near(within, _COMPARED)
         with session.view.reading() as tx:
@@ -348,7 +358,7 @@ class _PastSearch:
     def _is_any_near(self, found: Candidates, others: Collection[int]) -> bool:
         """Whether other projects have anything that may come back: mostly not, which this knows at a third of the cost.
 
-        Without a vector of the query their words decide, later.
+        It compares with the query. Without a vector of the query their words decide, later.
         """
         if self.asked is None:
             return True
@@ -374,15 +384,18 @@ class _PastSearch:
             self.notes.append(f"S{what}")
             self.failure = f"Past conversations were s{what}"
 
-    def _embedded(self) -> None:
-        asked = self.session.vector(self.query, known_scripts_only=True)
+    def _is_talk(self) -> bool:
+        """Whether the query, once it is embedded, asks for nothing that was said."""
+        asked: QueryVector | str = ""
+        with self._by_meaning():
+            asked = self.session.vector(self.query, known_scripts_only=True)
+            self.notes += [note for note in [asked if isinstance(asked, str) else asked.note] if note]
         if isinstance(asked, str):
-            self.notes.append(asked)
-            return
+            return False
         self.asked = asked
-        self.notes += [asked.note] if asked.note else []
         with self.session.view.reading() as tx:
             self.notes += self.session.notes(tx)
+        return is_talk(asked, Gate.of(asked, self.config.min_similarity, self.session.config))
 
     def _find_near(self, found: Candidates, compared: int = 0) -> None:
         if self.asked is not None:
@@ -440,10 +453,6 @@ def _marked(shown: tuple[PastConversation, ...]) -> tuple[PastConversation, ...]
             exchanges.append(replace(one, said_before=any(corrects(text, one.user) for text in later)))
         marked.append(replace(talk, exchanges=tuple(exchanges)))
     return tuple(marked)
-
-
-def _began(found: PastConversation) -> datetime:
-    return found.at
 
 
 def _by_time(found: PastConversation) -> PastConversation:

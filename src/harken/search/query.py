@@ -59,6 +59,7 @@ class Query:
     quote: str = ""
 
 
+@lru_cache(maxsize=16)
 def parse_query(text: str) -> Query:
     """Take a query apart; scaffolding, code dumps and recalled blocks are no part of it, unless nothing else is."""
     cleaned = _SCAFFOLDING.sub(" ", text)

@@ -14,7 +14,7 @@ from harken.search.newest import MARK, is_said_before, newest_first
 from harken.search.query import Query, asks_nothing, parse_query
 from harken.search.relevance import Gate, RareWords, for_general, is_talk
 from harken.search.session import Guess, QueryVector, SearchSession, SearchSessions, attempted
-from harken.search.spread import Several
+from harken.search.spread import Several, searched_for
 from harken.search.union import hits_told_apart
 from harken.storage.conversations import entries_of
 from harken.storage.enrichment.summaries import TOOLS
@@ -81,9 +81,8 @@ class AutoRag:
         """Have a query embedded that is about to be searched for; what fails here is met again there, and noted."""
         query = parse_query(text)
         if config.enabled and not asks_nothing(query, session.config.min_query_tokens):
-            several = Several.asked_by(query)
             with attempted("vectors", []):
-                session.begin(several.query if several else query, known_scripts_only=True)
+                session.begin(searched_for(query), known_scripts_only=True)
 
     def search(
         self,

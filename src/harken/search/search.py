@@ -23,7 +23,7 @@ from harken.search.query import (
 )
 from harken.search.relevance import Gate
 from harken.search.session import NOTHING_RECORDED, Guess, QueryVector, SearchSession, SearchSessions
-from harken.search.spread import Several, led_to
+from harken.search.spread import Several, led_to, searched_for
 from harken.search.union import hits_in_one_order, hits_told_apart
 from harken.storage.enrichment.summaries import CONVERSATION, EXCHANGE, TOOLS
 from harken.storage.entries import STATES_RULE, has_entries, has_kept_of, row_scope, sources_question
@@ -219,9 +219,7 @@ def _within(
 
 def foresee_search(tx: Transaction, session: SearchSession, text: str, scope: SearchScope | None, limit: int) -> None:
     """Have a server asked for what a search is likely to ask, if its scope was searched before."""
-    query = parse_query(text)
-    several = Several.asked_by(query)
-    _look_ahead(tx, session, several.query if several else query, default_scope(scope), limit)
+    _look_ahead(tx, session, searched_for(parse_query(text)), default_scope(scope), limit)
 
 
 def _look_ahead(tx: Transaction, session: SearchSession, query: Query, scope: SearchScope, limit: int) -> None:

@@ -183,6 +183,12 @@ def _scaled(values: Sequence[float]) -> _Floats:
     return scaled
 
 
+def searched_for(query: Query) -> Query:
+    """What a search of a query looks for: of a question that asks for many, what it is about."""
+    several = Several.asked_by(query)
+    return several.query if several else query
+
+
 def _theme(query: Query) -> Query:
     """The query of the words that say what about; all of it where none does."""
     frame = word_lists("many")["frame"]
