@@ -26,7 +26,7 @@ from harken.model.lookups import ConversationFilter
 from harken.model.team import Access, KeyScope, PrincipalKind
 from harken.providers.chat_model import ChatMessage
 from harken.serve.hooks.answers import Hooks
-from harken.testing import ChatServer, Says
+from harken.testing import ChatServer, HashingEmbedder, Says
 
 SECRET = "The staging database password rotates on the second Tuesday of each month."
 ORCHARD = "The orchard's irrigation pump is serviced by Kowalski every April."
@@ -378,3 +378,18 @@ def test_what_may_be_spent_on_a_day_is_the_teams(tmp_path: Path, shared_database
         common = team.memory("carol", "common").maintenance
         assert float(common.status().spent.usd) == 2.0
         assert [line for line in common.activity() if line.usd] == [], "nobody is told what others spend"
+
+
+def test_a_server_that_says_it_is_warm_has_loaded_what_a_private_space_needs(
+    team: Crew, tmp_path: Path, shared_database: str, tenant: str
+) -> None:
+    bob = team.memory("bob")
+    bob.record_message("ops", "user", ORCHARD)
+    bob.embed()
+    embedder = HashingEmbedder()
+    # Nothing is in the common space, by which nothing could be tried.
+    with Team(
+        tmp_path / "again", settings={"store": shared_database, "tenant": tenant}, env={}, embedder=embedder
+    ) as again:
+        again.warm_up()
+        assert embedder.embedded > 0

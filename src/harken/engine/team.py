@@ -33,6 +33,7 @@ from harken.storage.team import people
 from harken.storage.team.keys import USED_EVERY, note_used
 from harken.storage.team.origins import NamedOrigin, drop_origins, origins_of
 from harken.storage.team.spaces import drop_space, list_spaces, readable_spaces
+from harken.storage.vectors import answering_space
 
 if TYPE_CHECKING:
     from harken.providers.embedder import Embedder
@@ -41,6 +42,8 @@ OPERATOR = "operator"
 # Spaces that nobody has asked for so long are let go, and looked for so often.
 _IDLE_SECONDS, _LOOKED_EVERY_SECONDS = 600.0, 30.0
 _READERS = 16
+# Of so many spaces one is looked for that a recall can be tried in.
+_WARMED_UP_BY = 100
 
 _log = Log(__name__)
 
@@ -339,8 +342,15 @@ class Team(Members):
         return self._control.passes_walls()
 
     def warm_up(self) -> None:
-        """Load the embedding model while nobody waits for it."""
-        self._first.chats.warm_up()
+        """Load what a recall needs, by a space that has vectors where there is one; returns once it is there.
+
+        Raises:
+            ProviderError: the model cannot be loaded.
+        """
+        memories = map(self.opened, self._all_spaces()[:_WARMED_UP_BY])
+        loading = next((each for each in memories if _has_vectors(each)), self._first).chats.warm_up()
+        if loading is not None:
+            loading.result()
 
     def queues(self) -> dict[str, int]:
         """How much work waits in the spaces that are open in this process, by kind."""
@@ -369,6 +379,11 @@ class Team(Members):
 
     def __exit__(self, *_error: object) -> None:
         self.close()
+
+
+def _has_vectors(memory: Harken) -> bool:
+    with memory.store.reading() as tx:
+        return answering_space(tx) is not None
 
 
 def _provenance(
