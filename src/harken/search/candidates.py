@@ -410,7 +410,7 @@ def pass_strictly(tx: Transaction, found: Candidates, gate: Gate, projects: Coll
         admitted = strict.admits(found.similarity.get(entry_id), each.trust.is_untrusted)
         if admitted is None:
             rare = rare or RareWords.read(tx, found.query, found.scope)
-            admitted = rare.admit(entry_id, is_near=False, is_untrusted=True)
+            admitted = rare.admit(entry_id, is_near=False, needs_all=True)
         if admitted:
             passing.add(entry_id)
     return passing

@@ -284,7 +284,7 @@ class _PastSearch:
         with self._by_meaning():
             if self.asked is not None:
                 is_small = is_talk(self.asked, gate)
-                gate = for_general(session, self.asked, gate)
+                gate = for_general(self.asked, gate)
         if is_small:
             self.notes = [_NOTHING_ASKED]
             return ()
