@@ -1,4 +1,4 @@
-"""What is told of a message by its vector: small talk when it is asked, a rule once it is embedded."""
+"""What is told by a vector: small talk, and what the world answers, when it is asked; a rule once it is embedded."""
 
 from __future__ import annotations
 
@@ -59,3 +59,31 @@ def test_small_talk_brings_nothing_back_however_near_it_lies_to_what_was_said(ha
     assert (small.items, small.notes) == ((), ("It resembles small talk more than anything that was said.",))
     asked = harken.auto_rag(session, "who was thanked for the help upstairs with the piano?")
     assert PIANO in [item.text for item in asked.items]
+
+
+PAPER = "We watched how paper is made by hand at the old mill, and the kids made some themselves."
+
+
+@pytest.mark.parametrize("query", ["How is paper made?", "Wie wird Papier hergestellt?"])
+def test_what_the_world_answers_must_be_nearer_to_what_was_said(harken: Harken, query: str) -> None:
+    for text in (PAPER, "The piano tuner comes on Friday at four.", "Grandma's recipe needs two cups of walnuts."):
+        harken.record_message("talk", "user", text)
+    harken.embed()
+    session = harken.chats.session("talk", "library")
+    assert not harken.auto_rag(session, query).items
+    assert not harken.chats.past(query).conversations
+    assert PAPER in [hit.entry.text for hit in harken.search(query).hits]
+    asked = "what did the kids make at the old mill?"
+    assert PAPER in [item.text for item in harken.auto_rag(session, asked).items]
+    [found] = harken.chats.past(asked).conversations
+    assert PAPER in [exchange.user for exchange in found.exchanges]
+
+
+def test_a_short_message_needs_every_rare_word_of_what_the_world_answers(harken: Harken) -> None:
+    """It has no vector, so words alone would let it pass: half of them are enough for other questions."""
+    for text in ("I like cheese on pizza.", "The piano tuner comes on Friday at four.", PAPER):
+        harken.record_message("talk", "user", text)
+    harken.embed()
+    session = harken.chats.session("talk", "library")
+    assert not harken.auto_rag(session, "Which cheese melts best on pizza?").items
+    assert harken.auto_rag(session, "so who of us likes cheese on pizza?").items

@@ -195,9 +195,7 @@ class Chats:
         """Look for something as a recall does, of which all passes: what it imports and puts together stays."""
         query, config = parse_query(_ANY_QUESTION), self._settings().rag.model_copy(update={"min_similarity": -1.0})
         with self._sessions.open() as searches:
-            asked = searches.vector(query)
-            if not isinstance(asked, str):
-                searches.likeness_to_world(asked)
+            searches.vector(query)
             rule_quotes(searches, query, config)
             saved_quotes(self._searcher, query, searches)
             PastConversations(self._sessions, lambda: config).search(query.text, session=searches)

@@ -36,7 +36,7 @@ def near(store: Readable, found: SourceHit, query: str) -> SourceHit:
                 with store.reading() as tx:
                     only_its_source = row_scope(tx, SearchScope(sources=(hit.entry.source,)))
                     rare = RareWords.read(tx, parse_query(query), only_its_source)
-            admitted = rare.admit(hit.entry.id, is_near=False, is_untrusted=hit.entry.trust.is_untrusted)
+            admitted = rare.admit(hit.entry.id, is_near=False, needs_all=hit.entry.trust.is_untrusted)
         elif hit.keyword_rank is None:
             admitted = False
         if admitted:

@@ -372,12 +372,10 @@ class Parts:
 
     @lazy_part
     def _searcher(self) -> Searcher:
-        from harken.providers.embedder import ExampleVectors
         from harken.search.search import Searcher
         from harken.search.session import QueryModels, SearchSessions
 
-        models = QueryModels(examples=ExampleVectors(self.home / "cache"))
-        models = self._beside._searcher.sessions.models if self._beside else models
+        models = self._beside._searcher.sessions.models if self._beside else QueryModels()
         ports = self.store, lambda: self.settings.search, self.spaces.embedder_of, self._now
         sessions = SearchSessions(*ports, models)
         return Searcher(sessions, self._open_reranker, self.spaces.is_configured)

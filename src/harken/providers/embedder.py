@@ -16,9 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 from harken.errors import ModelFileError, ProviderError
-from harken.files import write_whole
 from harken.providers.options import EmbedderOptions
-from harken.text.words import lines_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,8 +29,6 @@ CARD_FILE = "harken.json"
 _CHARACTERS_A_TOKEN = 16
 # Vectors of queries that are kept: a premortem always asks the same two hundred.
 _QUERIES = 256
-# A kept vector whose length is further from 1 is damaged.
-_OFF_UNIT = 1e-3
 
 
 def presentable(text: str, max_tokens: int) -> str:
@@ -140,57 +136,6 @@ class QueryVectors:
                         self._known.pop(text, None)
                     found.set_exception(ProviderError("the embedding model failed"))
         return found.result()
-
-
-class ExampleVectors:
-    """The vectors of lists of examples by each model; a list is embedded once for all processes of a home.
-
-    Args:
-        folder: where they are kept; None keeps them in this process alone.
-    """
-
-    def __init__(self, folder: Path | None = None) -> None:
-        self._folder = folder
-        self._known: dict[tuple[str, str], Vectors] = {}
-        self._lock = threading.Lock()
-
-    def of(self, embedder: Embedder, name: str) -> Vectors:
-        """The vectors of a list of `text/data`, `(lines, dims)` float32, unit length, read-only.
-
-        Raises:
-            ProviderError: the model failed.
-        """
-        key = embedder.space.id, name
-        # Who comes while they are made waits for them: to make them twice would take both longer.
-        with self._lock:
-            if key not in self._known:
-                self._known[key] = self._read_or_make(embedder, name)
-            return self._known[key]
-
-    def _read_or_make(self, embedder: Embedder, name: str) -> Vectors:
-        import numpy as np
-
-        lines = lines_of(name)
-        if self._folder is None:
-            return embedder.embed_passages(lines)
-        of_model = f"examples-{_mark([embedder.space.id])}-{name}-"
-        path = self._folder / f"{of_model}{_mark(lines)}"
-        with suppress(OSError, ValueError):
-            kept = np.frombuffer(path.read_bytes(), dtype=np.float32).reshape(len(lines), embedder.space.dims)
-            if np.all(np.abs(np.linalg.norm(kept, axis=1) - 1.0) < _OFF_UNIT):
-                return kept
-        made = np.ascontiguousarray(embedder.embed_passages(lines))
-        # A full disk, or a home that nobody may write to: the next process makes them again.
-        with suppress(OSError):
-            write_whole(path, [made.data])
-            for old in self._folder.glob(f"{of_model}*"):
-                if old != path:
-                    old.unlink(missing_ok=True)
-        return made
-
-
-def _mark(texts: Sequence[str]) -> str:
-    return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]
 
 
 class CallMeter(Protocol):

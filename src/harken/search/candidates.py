@@ -414,7 +414,7 @@ def pass_strictly(tx: Transaction, found: Candidates, gate: Gate, projects: Coll
             admitted = similarity >= bars[entry_id in found.untrusted]
         else:
             rare = rare or RareWords.read(tx, found.query, found.scope)
-            admitted = rare.admit(entry_id, is_near=False, is_untrusted=True)
+            admitted = rare.admit(entry_id, is_near=False, needs_all=True)
         if admitted:
             passing.add(entry_id)
     return passing

@@ -300,7 +300,7 @@ class _PastSearch:
         gate = Gate.of(self.asked, config.min_similarity, session.config)
         with self._by_meaning():
             if self.asked is not None:
-                gate = for_general(session, self.asked, gate)
+                gate = for_general(self.asked, gate)
         with session.view.reading() as tx:
             self._rank(tx, everywhere)
             if may_be_asked_again(self.query):

@@ -258,9 +258,13 @@ class QueryVector:
     @property
     def is_talk(self) -> bool:
         """Whether it resembles what asks for nothing that was said, in whatever language its model knows."""
+        return self.leaning_to(TALK) > 0.0
+
+    def leaning_to(self, kind: str) -> float:
+        """How much it is of a kind, in log-odds: above 0 it is; -1 by a model that was not trained to tell."""
         space, vector = self.readings[0]
-        leaned = leaning(TALK, space.name, vector[None])
-        return leaned is not None and bool(leaned[0] > 0.0)
+        leaned = leaning(kind, space.name, vector[None])
+        return -1.0 if leaned is None else float(leaned[0])
 
     def compare(
         self, tx: Transaction, index: NearestIndex, scope: RowScope, limit: int, also: Sequence[int]

@@ -222,7 +222,7 @@ class _SegmentSearch:
         own, config = self.config.relevance_threshold, self.session.config
         gate = Gate.of(asked, config.relevance_threshold if own is None else own, config)
         # A threshold that somebody has set is kept to the letter.
-        self.gate = for_general(self.session, asked, self.rare.raise_for_unsaid(gate))
+        self.gate = for_general(asked, self.rare.raise_for_unsaid(gate))
 
     def _passing(self, found: Candidates, seen: set[int], most: int) -> dict[int, Reason]:
         """Those that may come back, each with the reason."""

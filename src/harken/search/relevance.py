@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 
 from harken.config.sections import SearchConfig
 from harken.search.query import Query, distinctive_terms
-from harken.search.session import QueryVector, SearchSession
+from harken.search.session import QueryVector
 from harken.storage.ports import Holding, RowScope, Transaction
+from harken.text.kinds import WORLD
 
 # A word that more than this share of a scope's entries has, or more than so many, is no rare one.
 _COMMON_SHARE, _COMMON_FLOOR = 0.1, 10
@@ -20,10 +21,12 @@ _LEEWAY = 0.08
 # What a query asks of in words that nobody has said is less likely to have been talked about: so much more similarity
 # is asked for where none of its telling words was said, in proportion where some were.
 _FOR_UNSAID = 0.06
-# What resembles questions that the world answers ("how is paper made?") is as near to what was said of such things as
-# real questions are to their answers. So much of its likeness, over what most questions have to the first model's
-# examples and to the second one's, is asked for beside the threshold (ADR 32).
-_FOR_GENERAL, _GENERAL, _GENERAL_ABROAD = 0.4, 0.5, 0.4
+# What the world answers ("how is paper made?") is as near to what was said of such things as real questions are to
+# their answers. So much of the log-odds that a query is of that kind, by the first model and by the second one, is
+# asked for beside the threshold, up to a most (ADR 32).
+_FOR_GENERAL, _FOR_GENERAL_ABROAD, _MOST_FOR_GENERAL = 0.15, 0.06, 0.2
+# From so much on what has no vector must have all of its rare words.
+_SURELY_GENERAL = 0.05
 # With one rare word alone, where nobody has said the others, a text may only be so much less similar; else one makes up
 # for nothing. "painted" brought sunsets back for "Who painted The Night Watch?".
 _FOR_ONE_WORD = 0.04
@@ -44,7 +47,7 @@ class Gate:
         leeway: how much less will do for one with the query's words and enough of its rare ones.
         raised: how much nearer than the threshold is asked for; below 0 how much less will do, if it is to be trusted.
         own: the model's threshold, whatever is set.
-        general: how much nearer than that, for the query resembles questions that the world answers.
+        general: how much nearer than that, for the query is one that the world answers.
     """
 
     threshold: float | None
@@ -150,15 +153,16 @@ class RareWords:
         is_alone = len(self.held_by(entry_id)) == 1 and not is_elsewhere and gate.threshold is not None
         if is_alone and (self.said > 1 or (similarity or 1.0) < (gate.threshold or 0.0) - _FOR_ONE_WORD):
             return False
-        return self.admit(entry_id, similarity is not None, is_untrusted)
+        needs_all = is_untrusted or (similarity is None and gate.general > _SURELY_GENERAL)
+        return self.admit(entry_id, similarity is not None, needs_all)
 
-    def admit(self, entry_id: int, is_near: bool, is_untrusted: bool) -> bool:
+    def admit(self, entry_id: int, is_near: bool, needs_all: bool) -> bool:
         """Whether an entry has half of them, or, nearly near enough, two that are half of those that anybody has said.
 
-        What is not to be trusted must have all of them.
+        Or, where it `needs_all`, whether it has all of them: what is not to be trusted must.
         """
         held = len(self.held_by(entry_id))
-        if is_untrusted:
+        if needs_all:
             return 0 < held == len(self.holders)
         return held > 0 and (2 * held >= len(self.holders) or (is_near and held > 1 and 2 * held >= self.said))
 
@@ -168,13 +172,9 @@ def is_talk(asked: QueryVector, gate: Gate) -> bool:
     return asked.is_talk and (bool(gate.leeway) or not asked.is_english)
 
 
-def for_general(session: SearchSession, asked: QueryVector, gate: Gate) -> Gate:
-    """The gate for a query that may resemble questions that the world answers; a bar that somebody set stays as it is.
-
-    Raises:
-        ProviderError: the model failed.
-    """
+def for_general(asked: QueryVector, gate: Gate) -> Gate:
+    """The gate for a query that the world may answer; a bar that somebody set stays as it is."""
     if not gate.leeway:
         return gate
-    beyond = session.likeness_to_world(asked) - (_GENERAL if asked.is_english else _GENERAL_ABROAD)
-    return replace(gate, general=_FOR_GENERAL * max(0.0, beyond))
+    share = _FOR_GENERAL if asked.is_english else _FOR_GENERAL_ABROAD
+    return replace(gate, general=min(_MOST_FOR_GENERAL, share * max(0.0, asked.leaning_to(WORLD))))

@@ -17,7 +17,7 @@ from harken.errors import MissingExtraError, NotFoundError, ProviderError
 from harken.log import Log
 from harken.model.conversations import SearchScope
 from harken.model.provenance import Provenance
-from harken.providers.embedder import Embedder, ExampleVectors, QueryVectors, Vectors
+from harken.providers.embedder import Embedder, QueryVectors, Vectors
 from harken.providers.priority import FOREGROUND
 from harken.search.query import Query
 from harken.search.query import QueryVector as QueryVector
@@ -55,8 +55,6 @@ _CANDIDATES_ELSEWHERE = 80
 _MOSTLY = 0.5
 # Scopes whose rows are remembered.
 _MOST_GUESSES = 1_000
-# Questions that the world answers, a list of `text/data`.
-_WORLD = "world_questions"
 
 _Value = TypeVar("_Value")
 
@@ -275,16 +273,6 @@ class SearchSession:
         """Have none looked up: the space at hand says what is to be said."""
         self._notes = []
 
-    def likeness_to_world(self, asked: QueryVector) -> float:
-        """How near a query is to questions that the world answers, -1 to 1; -1 by a model that was not measured so.
-
-        Raises:
-            ProviderError: the model failed.
-        """
-        space, vector = asked.readings[0]
-        examples = self._sessions.examples(space)
-        return -1.0 if examples is None else float((examples @ vector).max())
-
     def __enter__(self) -> SearchSession:
         FOREGROUND.__enter__()
         return self
@@ -417,13 +405,6 @@ class SearchSessions:
             return note or _FOREIGN
         return QueryVector(first, ((first, vector_of(text)), *second), note=note)
 
-    def examples(self, space: StoredSpace) -> Vectors | None:
-        """The vectors of questions about the world, embedded once; None by a model that was not measured so."""
-        embedder = self.models.opened[space.name][0] if space.name in self.models.opened else None
-        if embedder is None or not (embedder.space.latin_only or space.state in (FOREIGN, ENGLISH)):
-            return None
-        return self.models.examples.of(embedder, _WORLD)
-
     def _open(self, space: StoredSpace) -> tuple[Embedder, QueryVectors] | None:
         """The model of a space, and what embeds a query with it; None where none is to be asked."""
         if space.name not in self.models.opened:
@@ -441,12 +422,10 @@ class QueryModels:
     Attributes:
         threads: in which that is done.
         opened: models by their spaces' names, each with what embeds a query with it.
-        examples: the vectors of questions about the world.
     """
 
     threads: ThreadPoolExecutor = field(default_factory=partial(ThreadPoolExecutor, _AT_ONCE, "embed"))
     opened: dict[str, tuple[Embedder, QueryVectors]] = field(default_factory=dict)
-    examples: ExampleVectors = field(default_factory=ExampleVectors)
 
 
 @contextmanager

@@ -17,15 +17,16 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-# What asks for nothing that was said; what states a rule or a preference.
-TALK, RULE = "talk", "rule"
+# What asks for nothing that was said; what states a rule or a preference; what the world answers, or a task that needs
+# nothing of what was said.
+TALK, RULE, WORLD = "talk", "rule", "world"
 
 
 def leaning(kind: str, space: str, vectors: NDArray[np.float32]) -> NDArray[np.float32] | None:
     """How much the texts of some vectors lean to a kind, `(n,)` float32: log-odds, of which those above 0 are of it.
 
     Args:
-        kind: `TALK` or `RULE`.
+        kind: `TALK`, `RULE` or `WORLD`.
         space: the name of the vectors' space, which is its model's or begins with that.
         vectors: `(n, dims)` float32, unit length.
     Returns:

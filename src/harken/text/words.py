@@ -86,12 +86,6 @@ def words_of(name: str) -> frozenset[str]:
     return frozenset().union(*word_lists(name).values())
 
 
-def lines_of(name: str) -> list[str]:
-    """Return the lines of a file in `text/data` that are no comments."""
-    text = resources.files(__package__).joinpath(f"data/{name}.txt").read_text("utf-8")
-    return [line for line in text.splitlines() if line and not line.startswith("#")]
-
-
 STOP_WORDS = words_of("stop_words")
 # Of a longer text its beginning tells its language.
 _LOOKED_AT = 2_000

@@ -235,28 +235,6 @@ def test_a_script_that_the_model_does_not_know_is_searched_by_words(talk: Talk, 
     assert any("does not know this script" in note for note in recall.notes)
 
 
-def test_what_anybody_may_ask_must_be_nearer_to_what_was_said(place: RecordedHome) -> None:
-    said = "how is paper made, asked the boy down at the mill, and nobody there could say"
-    place.talk("talk", said, GARDEN)
-    query = "How is paper made?"
-    plain = Talk(place)
-    plain.embed()
-    [near] = plain.recall(query, relevance_threshold=0.01).items
-    assert near.hit.similarity is not None
-    strict = Talk(place, threshold=near.hit.similarity - 0.01)
-    strict.embed()
-    assert strict.texts(query) == [said]
-    # It stands among the examples, by whose likeness 0.2 more is asked for.
-    strict.embedder._space = _latin_only(strict.embedder)
-    assert strict.texts(query) == []
-    assert strict.texts("what did the boy ask down at the mill?") == [said]
-    assert strict.texts(query, relevance_threshold=near.hit.similarity - 0.01) == [said]
-    lenient = Talk(place, threshold=near.hit.similarity - 0.25)
-    lenient.embed()
-    lenient.embedder._space = _latin_only(lenient.embedder)
-    assert lenient.texts(query) == [said]
-
-
 class TestFailing:
     def test_an_error_gives_an_empty_result_and_a_note_with_its_class(self, talk: Talk, place: RecordedHome) -> None:
         place.talk("talk", DEPLOY)

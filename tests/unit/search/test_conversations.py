@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -105,23 +104,6 @@ def test_small_talk_is_not_searched_for(harken: Harken, clock: Clock, words: str
     three_talks(harken, clock)
     assert harken.chats.past(words).conversations == ()
     assert harken.chats.past_log() == []
-
-
-def test_what_anybody_may_ask_must_be_nearer_to_what_was_said(
-    harken: Harken, clock: Clock, embedder: HashingEmbedder
-) -> None:
-    said = (
-        "how is paper made, asked the boy down at the mill, and nobody there that morning could say it in a few words"
-    )
-    uid = talk(harken, clock, "mill", said, "sure")
-    talk(harken, clock, "cake", *CAKE)
-    harken.embed()
-    query = "How is paper made?"
-    assert [each.uid for each in harken.chats.past(query).conversations] == [uid]
-    embedder._space = replace(embedder.space, latin_only=True)
-    assert harken.chats.past(query).conversations == ()
-    asked = "what did the boy ask down at the mill that morning?"
-    assert [each.uid for each in harken.chats.past(asked).conversations] == [uid]
 
 
 def test_as_many_come_back_as_the_limits_say(harken: Harken, clock: Clock) -> None:
