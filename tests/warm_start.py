@@ -276,6 +276,18 @@ def _use_once() -> None:
         for name, given in calls(fill(harken)):
             if not name.startswith("index_"):
                 operation_of(name).call(harken, given, Caller(Path(folder), is_owner=True))
+        # What the most frequent commands do that are no verbs.
+        exported = Path(folder) / "export.jsonl"
+        harken.maintenance.export(exported)
+        with Harken(Path(folder) / "other", settings={"embedder": "none"}, env={}) as other:
+            other.import_transcripts("jsonl", [exported])
+        harken.background.summarize()
+        harken.background.status()
+        harken.webhooks.deliver()
+        harken.maintenance.failures()
+        harken.maintenance.doctor(fix=True)
+        for _ in harken.maintenance.reindex_from_journal():
+            pass
     # A fork has the one that forks alone.
     for thread in threading.enumerate():
         assert thread is threading.main_thread(), thread
