@@ -350,6 +350,7 @@ def _run(main: Callable[[], None]) -> int:
     try:
         if sys.argv[1:] and sys.argv[1].endswith(".py"):
             del sys.argv[0]
+            sys.path.insert(0, str(Path(sys.argv[0]).parent))
             runpy.run_path(sys.argv[0], run_name="__main__")
         else:
             main()
