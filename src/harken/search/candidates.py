@@ -126,12 +126,16 @@ class Candidates:
         lowest = min(self.keyword.values(), default=0.0)
         self.keyword |= dict.fromkeys(self.quoting - self.keyword.keys(), lowest)
 
-    def read_ahead(self, tx: Transaction, with_facts: bool = True) -> None:
-        """Read what ordering those with the query's words takes, before it is known what is near."""
+    def read_ahead(self, tx: Transaction, with_facts: bool = True, beside: int = 0) -> None:
+        """Read what ordering those with the query's words takes, before it is known what is near.
+
+        Also what stands `beside` so many of them, where most may be among the best.
+        """
         if with_facts:
             self.read_facts(tx, self.keyword)
         if self.config.fusion == "learned" and self.keyword:
-            self.held = self.holders(tx)
+            self.held, best = self.holders(tx), list(self.keyword)[:beside]
+            self.beside = dict.fromkeys(best, Neighbours()) | neighbours(tx, best)
 
     def holders(self, tx: Transaction) -> Holding:
         """Who has its words; asked once."""
@@ -205,7 +209,8 @@ class Candidates:
         if self.config.fusion != "learned" or (self.elsewhere and self.elsewhere.keys() >= facts.keys()):
             return
         best = self._reordered(facts)
-        around = self.beside | neighbours(tx, [entry_id for entry_id in best if entry_id not in self.beside])
+        around = neighbours(tx, [entry_id for entry_id in best if entry_id not in self.beside])
+        around |= {entry_id: self.beside[entry_id] for entry_id in best if entry_id in self.beside}
         similarity = self._counted_similarity()
         if asked is not None:
             beside = {each.after for each in around.values() if each.after and each.after not in similarity}

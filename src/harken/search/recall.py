@@ -191,13 +191,10 @@ class _SegmentSearch:
         if is_remote:
             found.foresee(tx, self.session.view.nearest, self.session.known.spaces.values())
         found.find_words(tx)
-        if is_remote and found.config.fusion == "learned":
-            # Once for both: each word is looked for in every entry of a small tenant.
-            found.held = found.holders(tx)
+        # Here, for the model is still at work; facts a server is asked for together with those that are near.
+        found.read_ahead(tx, with_facts=not is_remote)
+        # Once for both: each word is looked for in every entry of a small store.
         self.rare = RareWords.read(tx, self.query, found.scope, found.held)
-        if not is_remote:
-            # Here, for the model is still at work; of a server they are asked together with those that are near.
-            found.read_facts(tx, found.keyword)
 
     def _candidates(self, scope: RowScope, seen: int) -> Candidates:
         return Candidates(self.query, self.session.config, scope, min(_DEPTH, self.session.config.candidates) + seen)

@@ -118,12 +118,13 @@ class RareWords:
         """The query's rare words among a scope's entries; of who holds which word, `held` may be known."""
         terms = cls.terms_of(query)
         if held is not None and held.ids.keys() >= set(terms):
-            holding = Holding({term: held.ids[term] for term in terms}, held.entries)
+            holding = Holding({term: held.ids[term] for term in terms}, held.inside or held.entries)
         else:
             holding = tx.text.holders(tx.connection, terms, scope, _COMMON_FLOOR)
         common = max(_COMMON_FLOOR, int(holding.entries * _COMMON_SHARE))
-        rare = {term: held for term, held in holding.of.items() if len(held) <= common} or holding.of
-        return cls(rare, sum(not held for held in holding.of.values()) / max(1, len(holding.of)))
+        of = holding.of
+        rare = {term: held for term, held in of.items() if len(held) <= common} or of
+        return cls(rare, sum(not held for held in of.values()) / max(1, len(of)))
 
     @staticmethod
     def terms_of(query: Query) -> Sequence[str]:

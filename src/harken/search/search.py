@@ -12,6 +12,7 @@ from harken.model.conversations import KEPT_FOLDERS, Hit, Reason, SearchScope, d
 from harken.model.lookups import SearchResult
 from harken.providers.embedder import Reranker
 from harken.search.candidates import RULE_LEEWAY, Candidates, labelled, other_project, pass_strictly, trust_factor
+from harken.search.fusion import REORDERED
 from harken.search.newest import newest_first
 from harken.search.query import (
     Query,
@@ -179,7 +180,7 @@ def _search(
         if mode != "semantic":
             found.find_words(tx, query.quote)
             # Here, for the model is still at work; a server is asked for their facts together with those of the near.
-            found.read_ahead(tx, with_facts=not tx.dialect.is_remote)
+            found.read_ahead(tx, not tx.dialect.is_remote, beside=0 if tx.dialect.is_remote else REORDERED)
         if mode != "keyword":
             waiting = session.notes(tx)
     if mode != "keyword":

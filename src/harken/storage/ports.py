@@ -121,10 +121,12 @@ class Holding:
     Attributes:
         ids: of each term the entries that hold it, ascending.
         entries: how many entries the scope has, with any of the words or none; 0 where they were not counted.
+        inside: the same where that is of the whole segment, and this of the scope alone; else 0.
     """
 
     ids: Mapping[str, NDArray[np.int64]]
     entries: int
+    inside: int = 0
 
     @property
     def of(self) -> dict[str, frozenset[int]]:

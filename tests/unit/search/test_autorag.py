@@ -73,6 +73,21 @@ def test_what_the_query_is_about_comes_back_with_the_reason(talk: Talk, place: R
     assert item.tokens == tokens.estimate(DEPLOY)
 
 
+def test_who_has_which_word_is_read_once(talk: Talk, place: RecordedHome, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.talk("talk", DEPLOY, "noted", GARDEN)
+    talk.embed()
+    asked: list[object] = []
+    read = place.store.text.holders
+
+    def holders(*args: Any, **named: Any) -> Any:
+        asked.append(args)
+        return read(*args, **named)
+
+    monkeypatch.setattr(place.store.text, "holders", holders)
+    assert talk.texts() == [DEPLOY]
+    assert len(asked) == 1
+
+
 def test_it_looks_at_one_segment_of_one_conversation(talk: Talk, place: RecordedHome) -> None:
     place.say("other", DEPLOY)
     place.say("talk", DEPLOY + " of before")

@@ -17,10 +17,11 @@ from harken.model.conversations import Message, ProjectIdentity, Role, SearchSco
 from harken.model.lookups import SearchResult
 from harken.providers.embedder import Embedder, Reranker, Vectors
 from harken.record.recorder import NewMessage
+from harken.search import candidates
 from harken.search.search import Searcher
 from harken.search.session import SearchSessions
 from harken.storage.open import _SOON_SECONDS
-from harken.storage.ports import StoredSpace
+from harken.storage.ports import StoredSpace, Transaction
 from harken.storage.tables import vectors
 from harken.storage.vectors import delete_vectors_where, ensure_space
 from harken.testing import HashingEmbedder, OverlapReranker
@@ -164,6 +165,31 @@ class TestMeaning:
         assert hit.similarity is not None
         assert hit.similarity < 1.0
         assert hit.keyword_rank == 1
+
+    def test_what_stands_beside_is_read_while_the_query_is_embedded(
+        self, desk: Desk, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        desk.place.talk("talk", LONG, LONG.upper())
+        desk.embed()
+        asked: list[int] = []
+        read, embed_query = candidates.neighbours, desk.embedder.embed_query
+
+        def neighbours(tx: Transaction, entry_ids: Sequence[int]) -> Any:
+            asked.append(len(entry_ids))
+            return read(tx, entry_ids)
+
+        def slowly(text: str) -> Vectors:
+            deadline = time.monotonic() + 5
+            while not asked and time.monotonic() < deadline:
+                time.sleep(0.005)
+            return embed_query(text)
+
+        monkeypatch.setattr(candidates, "neighbours", neighbours)
+        monkeypatch.setattr(desk.embedder, "embed_query", slowly)
+        started = time.monotonic()
+        assert len(desk.texts(LONG, fusion="learned")) == 2
+        assert time.monotonic() - started < 4
+        assert asked[0] == 2
 
     def test_words_without_a_vector_yet_are_found_with_the_rest(self, desk: Desk) -> None:
         say(desk, f"zebra one {LONG}")

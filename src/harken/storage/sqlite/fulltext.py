@@ -186,7 +186,8 @@ class Fts5Index(TextIndex):
         share = 1.0 if others is None else 1.0 - len(others) / newest
         if most is not None:
             found = {term: ids for term, ids in found.items() if len(ids) <= most}
-            return Holding(found, int(_about(connection, wide) * share))
+            exact = _count(connection, wide) if scope.segment_id is not None else 0
+            return Holding(found, int(_about(connection, wide) * share), exact)
         is_counted = max(map(len, found.values()), default=0) > few
         return Holding(found, int(_count(connection, wide) * share) if is_counted else 0)
 
