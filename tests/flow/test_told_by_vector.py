@@ -87,3 +87,21 @@ def test_a_short_message_needs_every_rare_word_of_what_the_world_answers(harken:
     session = harken.chats.session("talk", "library")
     assert not harken.auto_rag(session, "Which cheese melts best on pizza?").items
     assert harken.auto_rag(session, "so who of us likes cheese on pizza?").items
+
+
+BRIEF = {"No emojis ever, please.", "Короче отвечай, без воды."}
+
+
+def test_few_words_that_state_a_rule_are_looked_at_once_and_keep_no_vector(harken: Harken) -> None:
+    for text in (*BRIEF, "Put the kettle on.", "ok, thanks", "I bought a bike.", "Купил велосипед."):
+        harken.record_message("talk", "user", text)
+    harken.record_message("talk", "assistant", "No emojis ever, please!")
+    before = harken.maintenance.status()
+    harken.embed()
+    assert {rule.text for rule in harken.rules.list()} == BRIEF
+    after = harken.maintenance.status()
+    assert (before.counts.embedded, after.counts.embedded, after.queue, after.languages_queue) == (0, 0, 0, 0)
+    assert harken.embed() == 0
+    harken.maintenance.embed_again()
+    harken.embed()
+    assert {rule.text for rule in harken.rules.list()} == BRIEF

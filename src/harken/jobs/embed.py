@@ -18,17 +18,20 @@ from harken.storage.enrichment.jobs import (
     count_without_second,
     second_state,
 )
-from harken.storage.ports import Store, StoredSpace, Transaction
+from harken.storage.ports import MESSAGE_SOURCE, Store, StoredSpace, Transaction
 from harken.storage.records.rules import note_rules
 from harken.storage.vectors import (
     EMBED,
     EMBED_LANGUAGES,
     ENGLISH,
+    FOREIGN,
     activate_space,
     finish_second,
     put_vectors,
+    settle_without_vector,
 )
 from harken.text import tokens
+from harken.text.kinds import RULE, is_told
 from harken.text.words import is_english, spelled
 
 # How much of an entry the model reads where entries are long: what tells most comes first in them, and every token
@@ -111,13 +114,14 @@ class LanguageWork(Job[Claimed, Vectors]):
 
 
 @dataclass
-class EmbedWork(Job[Claimed, Vectors]):
+class EmbedWork(Job[Claimed, "Vectors | None"]):
     """Embeds one batch at a time.
 
     Args:
         space: the space that `embedder` fills.
         batch_size: 1 to 100; a batch is stored whole or not at all.
         second: done when nothing else is left.
+        min_message_tokens: a person's message of fewer is looked at for a rule alone, and keeps no vector.
     """
 
     store: Store
@@ -127,6 +131,7 @@ class EmbedWork(Job[Claimed, Vectors]):
     lease_seconds: float
     now: Callable[[], datetime]
     second: LanguageWork | None = None
+    min_message_tokens: int = 10
     _indexed: int = field(default=0, init=False)
     _indexed_at: datetime = field(default=datetime.min.replace(tzinfo=UTC), init=False)
 
@@ -156,17 +161,40 @@ class EmbedWork(Job[Claimed, Vectors]):
         claimed = claim_unembedded(tx, self.space, self.owner, *limits)
         return [claimed] if claimed else []
 
-    def _make(self, items: list[Claimed]) -> Sequence[Vectors]:
-        made = _embedded(self.embedder, items)
+    def _make(self, items: list[Claimed]) -> Sequence[Vectors | None]:
+        made = dict.fromkeys([item.entry_id for item in items])
+        for is_second in (False, True):
+            model = self.second.embedder if is_second and self.second else self.embedder
+            mine = [item for item in items if self._reads(item) is is_second]
+            made |= zip([item.entry_id for item in mine], _embedded(model, mine) if mine else (), strict=True)
         self._answered()
-        return made
+        return [made[item.entry_id] for item in items]
 
-    def _keep(self, tx: Transaction, made: Sequence[tuple[Claimed, Vectors]]) -> int:
+    def _keep(self, tx: Transaction, made: Sequence[tuple[Claimed, Vectors | None]]) -> int:
         import numpy as np
 
-        ids, matrix = [item.entry_id for item, _ in made], np.stack([each for _, each in made])
-        note_rules(tx, self.space, ids, matrix)
-        return put_vectors(tx, self.space, ids, matrix)
+        brief = [item.entry_id for item, _ in made if self._is_brief(item)]
+        kept = 0
+        for is_second in (False, True):
+            mine = [(item.entry_id, v) for item, v in made if v is not None and self._reads(item) is is_second]
+            if mine:
+                ids, matrix = [each for each, _ in mine], np.stack([vector for _, vector in mine])
+                note_rules(tx, self.second.spaces[FOREIGN] if is_second and self.second else self.space, ids, matrix)
+                whole = [row for row, each in enumerate(ids) if each not in brief]
+                kept += put_vectors(tx, self.space, [ids[row] for row in whole], matrix[whole]) if whole else 0
+        settle_without_vector(tx, brief)
+        return kept
+
+    def _is_brief(self, item: Claimed) -> bool:
+        return item.source == MESSAGE_SOURCE and not tokens.reaches(item.text, self.min_message_tokens)
+
+    def _reads(self, item: Claimed) -> bool | None:
+        """Whether the second model reads an item; None where none does: it is brief, and no model tells rules of it."""
+        if not self._is_brief(item):
+            return False
+        is_abroad = not is_english(item.text)
+        space = self.space if not is_abroad else self.second.spaces[FOREIGN] if self.second else None
+        return is_abroad if space is not None and is_told(RULE, space.name) else None
 
     def _idle(self) -> None:
         _rest(self.embedder)

@@ -354,6 +354,7 @@ class Background:
         limits = config.batch_size, config.lease_seconds, self.now
         work = EmbedWork(self.store, filled.embedder, filled.space, *limits)
         work.max_retries = config.embedding_max_retries
+        work.min_message_tokens = self.settings().embedding.min_message_tokens
         try:
             if second := self.spaces.second_filled():
                 spaces, embedder = second

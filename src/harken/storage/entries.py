@@ -71,6 +71,7 @@ from harken.storage.tables import (
 )
 from harken.storage.vectors import EMBED, EMBED_LANGUAGES, backlog_question, delete_vectors, delete_vectors_where
 from harken.text import tokens
+from harken.text.rules import may_state_briefly
 from harken.text.traits import Studied, study
 
 # A row of the table as far as most entries are alike.
@@ -293,14 +294,13 @@ def message_entries(tx: Transaction, conversation_uid: str) -> dict[str, Message
 def gets_vector(is_text: bool, role: Role, text: str, min_tokens: int, studied: Studied | None = None) -> bool:
     """Whether a message is embedded: words of a person or an agent, enough of them; never a tool's or a marker's.
 
-    `studied` is what was found in its text, where that is known.
+    Of a person's few words, which may state a rule, the vector is not kept. `studied`: what was found in them before.
     """
     if not is_text or role not in _EMBEDDED_ROLES:
         return False
-    if studied is not None and studied.tokens:
-        return studied.tokens >= min_tokens
-    # A word is half a token or more, which settles it for most messages without counting.
-    return len(text.split(maxsplit=2 * min_tokens)) > 2 * min_tokens or tokens.estimate(text) >= min_tokens
+    counted = studied.tokens if studied is not None else 0
+    is_long = counted >= min_tokens if counted else tokens.reaches(text, min_tokens)
+    return is_long or (role is Role.USER and may_state_briefly(text))
 
 
 def wait_again(

@@ -121,6 +121,12 @@ def put_vectors(
     return len(rows)
 
 
+def settle_without_vector(tx: Transaction, entry_ids: Sequence[int]) -> None:
+    """Let entries wait for no vector any more, though they have none."""
+    if entry_ids:
+        tx.update(entries, entries.c.id.in_(entry_ids), space_id=None)
+
+
 def read_vectors(tx: Transaction, space: StoredSpace, entry_ids: Sequence[int]) -> tuple[Int64, Float32]:
     """Those entries' vectors: ids and `(n, dims)` float32, in no promised order; entries without one are left out."""
     import numpy as np

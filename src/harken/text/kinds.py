@@ -40,6 +40,11 @@ def leaning(kind: str, space: str, vectors: NDArray[np.float32]) -> NDArray[np.f
     return leaned
 
 
+def is_told(kind: str, space: str) -> bool:
+    """Whether a classifier of this kind was trained by vectors of a space's model."""
+    return any(f"{space}/".startswith(f"{model}/") for model in _trained(kind))
+
+
 @cache
 def _trained(kind: str) -> Mapping[str, tuple[NDArray[np.float32], float]]:
     """By the model's name, weights `(dims,)` and bias of `data/kinds.json`, which `benchmarks/train_kinds.py` makes."""

@@ -96,6 +96,12 @@ def estimate(text: str) -> int:
     return max(1, math.ceil(total + (lower + upper + _groups(words, _DIGIT) + marks + lines + gaps)))
 
 
+def reaches(text: str, least: int) -> bool:
+    """Whether a text has so many tokens."""
+    # A word is half a token or more, which settles it for most messages without counting.
+    return len(text.split(maxsplit=2 * least)) > 2 * least or estimate(text) >= least
+
+
 def _runs(classes: bytes, name: bytes) -> int:
     """Count the runs of a class."""
     kept = classes.translate(_ONLY[name])

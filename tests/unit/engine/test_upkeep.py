@@ -51,7 +51,7 @@ class TestStatus:
 
     def test_it_counts_what_waits_and_what_is_done(self, harken: Harken, embedder: HashingEmbedder) -> None:
         say(harken, LONG, f"{LONG} again", "ok", "password=hunter2hunter2")
-        assert harken.maintenance.status().queue == 2
+        assert harken.maintenance.status().queue == 3
         harken.embed()
         status = harken.maintenance.status()
         assert (status.queue, status.counts.embedded, status.counts.embeddable) == (0, 2, 2)

@@ -132,8 +132,8 @@ DAMAGES = [
     Damage(lose_tombstones, "journal", "do not know that 1 records"),
     Damage(leave_a_tail, "journal", "1 journal files differ", same=False),
     Damage(change_a_text_behind_the_index, "full_text", "full-text index differs", same=False),
-    Damage(leave_vectors_behind, "vectors", "1 vectors belong to no entry", same=False),
-    Damage(lose_vectors, "vectors", "1 entries are marked as embedded", same=False),
+    Damage(leave_vectors_behind, "vectors", "3 vectors belong to no entry", same=False),
+    Damage(lose_vectors, "vectors", "3 entries are marked as embedded", same=False),
     Damage(damage_the_cache, "vector_cache", "is damaged"),
     Damage(leave_leases, "leases", "1 pieces of work", same=False),
 ]

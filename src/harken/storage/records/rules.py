@@ -15,7 +15,7 @@ from harken.storage.ports import Dialect, Question, StoredSpace, Transaction, ba
 from harken.storage.state import core_facts
 from harken.storage.tables import conversations, entries, entry_facets, from_microseconds, projects, refers
 from harken.storage.vectors import Float32, is_second
-from harken.text.kinds import RULE, leaning
+from harken.text.kinds import RULE, TALK, leaning
 from harken.text.rules import may_state
 from harken.text.traits import STATES
 from harken.text.words import is_english
@@ -79,8 +79,12 @@ def note_rules(tx: Transaction, space: StoredSpace, entry_ids: Sequence[int], ve
     Returns:
         How many were marked, each whole as one rule.
     """
-    leaned = leaning(RULE, space.name, vectors)
-    if leaned is None or not (near := [entry_ids[row] for row in (leaned > 0.0).nonzero()[0].tolist()]):
+    leaned, talk = leaning(RULE, space.name, vectors), leaning(TALK, space.name, vectors)
+    if leaned is None or talk is None:
+        return 0
+    # Small talk is near to both ("whatever you prefer").
+    near = [entry_ids[row] for row in ((leaned > 0.0) & (talk <= 0.0)).nonzero()[0].tolist()]
+    if not near:
         return 0
     said = tx.select(entries.c.id, entries.c.text).where(
         entries.c.role == Role.USER.value, entries.c.is_turn, entries.c.traits.bitwise_and(STATES) == 0
