@@ -208,7 +208,8 @@ class Candidates:
         """
         if self.config.fusion != "learned" or (self.elsewhere and self.elsewhere.keys() >= facts.keys()):
             return
-        best = self._reordered(facts)
+        best = self.best_fused(facts)
+        best += [each for each in self.rules if each in facts and each not in best]
         around = neighbours(tx, [entry_id for entry_id in best if entry_id not in self.beside])
         around |= {entry_id: self.beside[entry_id] for entry_id in best if entry_id in self.beside}
         similarity = self._counted_similarity()
@@ -227,10 +228,6 @@ class Candidates:
         self.fused = {entry_id: least * score / 2 for entry_id, score in self.fused.items()} | scores
         for entry_id in self.quoting & self.fused.keys():
             self.fused[entry_id] += 1.0
-
-    def _reordered(self, facts: Mapping[int, EntryFacts]) -> list[int]:
-        best = self.best_fused(facts)
-        return best + [each for each in self.rules if each in facts and each not in best]
 
     def gate_for(self, entry_id: int, gate: Gate) -> Gate:
         """The gate for a candidate of another language than English.
@@ -362,14 +359,13 @@ def trust_factor(hit: Hit) -> float:
     return next((reason.value for reason in hit.reasons if reason.name == _TRUST), 1.0)
 
 
-def labelled(hits: Iterable[Hit], projects: ProjectScope) -> list[Hit]:
+def labelled(hits: Sequence[Hit], projects: ProjectScope) -> list[Hit]:
     """The hits, those of another project than the one at hand with that among their reasons."""
-    return [_labelled(hit) if projects.is_other(hit.entry.project) else hit for hit in hits]
-
-
-def _labelled(hit: Hit) -> Hit:
-    why = Reason(_OTHER, 1.0, f"of another project: {short_key(hit.entry.project or '')}")
-    return replace(hit, reasons=(*hit.reasons, why))
+    others = {hit.entry.project or "" for hit in hits if projects.is_other(hit.entry.project)}
+    why = {key: Reason(_OTHER, 1.0, f"of another project: {short_key(key)}") for key in others}
+    return [
+        replace(hit, reasons=(*hit.reasons, why[key])) if (key := hit.entry.project) in why else hit for hit in hits
+    ]
 
 
 def other_project(hit: Hit) -> str:
@@ -409,15 +405,12 @@ class AuthorCue:
 def pass_strictly(tx: Transaction, found: Candidates, gate: Gate, projects: Collection[int]) -> set[int]:
     """Those candidates of other projects that may come back; without a vector, those with all of the rare words."""
     strict, rare = gate.of_others(), None
-    bars = strict.bar(False), strict.bar(True)
     passing = set()
     for entry_id, each in found.facts.items():
         if each.project_id not in projects:
             continue
-        similarity = found.similarity.get(entry_id)
-        if similarity is not None and strict.threshold is not None:
-            admitted = similarity >= bars[entry_id in found.untrusted]
-        else:
+        admitted = strict.admits(found.similarity.get(entry_id), each.trust.is_untrusted)
+        if admitted is None:
             rare = rare or RareWords.read(tx, found.query, found.scope)
             admitted = rare.admit(entry_id, is_near=False, needs_all=True)
         if admitted:

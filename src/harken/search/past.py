@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -142,9 +142,7 @@ class PastConversations:
                 why = f"Past conversations were not searched: {name}."
                 found = PastRecall((), query.text, (why,), why, name)
             if several and several.in_order:
-                found = replace(
-                    found, conversations=tuple(map(_by_time, sorted(found.conversations, key=lambda talk: talk.at)))
-                )
+                found = replace(found, conversations=_by_time(found.conversations))
             if found.query and self.log is not None:
                 self.log.add(_log_line(found, time.perf_counter() - started, shared.now))
                 if not log_later:
@@ -455,8 +453,9 @@ def _marked(shown: tuple[PastConversation, ...]) -> tuple[PastConversation, ...]
     return tuple(marked)
 
 
-def _by_time(found: PastConversation) -> PastConversation:
-    return replace(found, exchanges=tuple(sorted(found.exchanges, key=lambda exchange: exchange.at)))
+def _by_time(found: Iterable[PastConversation]) -> tuple[PastConversation, ...]:
+    talks = [replace(talk, exchanges=tuple(sorted(talk.exchanges, key=lambda each: each.at))) for talk in found]
+    return tuple(sorted(talks, key=lambda talk: talk.at))
 
 
 def _shown(
