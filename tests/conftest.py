@@ -7,7 +7,7 @@ import itertools
 import os
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +98,25 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker("no_cover")
         seen.add(name)
     # They are in random order by now, and stay in it.
-    items.sort(key=lambda item: not item.nodeid.removeprefix("tests/").startswith(_LONGEST))
+    items[:] = _longest_first(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
+
+
+def _longest_first(items: Sequence[pytest.Item], processes: int) -> list[pytest.Item]:
+    """Each process begins with an equal part of all, in their order: let each begin with some of the long files."""
+    files: dict[str, list[pytest.Item]] = {}
+    others = []
+    for item in items:
+        name = item.nodeid.removeprefix("tests/")
+        if name.startswith(_LONGEST):
+            files.setdefault(name.partition("::")[0], []).append(item)
+        else:
+            others.append(item)
+    by_length = [files[name] for name in _LONGEST if name in files]
+    parts = [list(itertools.chain(*by_length[place::processes])) for place in range(processes)]
+    rest = iter(others)
+    for part in parts[:-1]:
+        part += itertools.islice(rest, max(0, len(items) // processes - len(part)))
+    return [*itertools.chain(*parts), *rest]
 
 
 def _is_of_server(item: pytest.Item) -> bool:
