@@ -24,7 +24,7 @@ _FOR_UNSAID = 0.06
 # What the world answers ("how is paper made?") is as near to what was said of such things as real questions are to
 # their answers. So much of the log-odds that a query is of that kind, by the first model and by the second one, is
 # asked for beside the threshold, up to a most (ADR 32).
-_FOR_GENERAL, _FOR_GENERAL_ABROAD, _MOST_FOR_GENERAL = 0.15, 0.06, 0.2
+_FOR_GENERAL, _FOR_GENERAL_ABROAD, _MOST_FOR_GENERAL = 0.1, 0.06, 0.2
 # From so much on what has no vector must have all of its rare words.
 _SURELY_GENERAL = 0.05
 # With one rare word alone, where nobody has said the others, a text may only be so much less similar; else one makes up
