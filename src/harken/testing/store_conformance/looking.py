@@ -236,7 +236,7 @@ class LookingTests:
 
     def test_everything_is_counted(self, store: Store) -> None:
         talk = spoken_at_length("row", 3)
-        talk.say("short")
+        talk.say("thank you")
         keep(store, talk, talk_of("other", "a", "b", project=ProjectIdentity("k", "k")))
         apply(store, [talk.forget(talk.messages[0])])
         space = space_of(store)
