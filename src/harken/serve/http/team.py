@@ -31,9 +31,10 @@ from harken.serve.http.openapi import team_openapi
 from harken.serve.http.paging import closed, opened
 from harken.serve.http.problems import Problem, problem_of, too_many
 from harken.serve.http.rates import Rates
+from harken.serve.http.turns import Turns
 from harken.serve.mcp.listed import DEFAULT_TOOLS, tools_of
 from harken.serve.mcp.mount import Mount as McpMount
-from harken.serve.operations.operation import AnyOperation
+from harken.serve.operations.operation import AnyOperation, Effect
 from harken.serve.operations.registry import TEAM_OPERATIONS, operation_of
 from harken.serve.team.calls import Answered, TeamCalls, VerbCall
 from harken.serve.team.pages import PREFIX, Login, make_team_pages
@@ -58,6 +59,7 @@ class TeamServer:
         self.metrics = Metrics(team.queues)
         self.calls = TeamCalls(team, self.metrics)
         self._rates = Rates(settings.serve.rate)
+        self._turns = Turns()
         self._wrong = Rates(_WRONG_KEYS)
         self.mcp = McpMount(self._mcp_answer, _offered)
         self.model = "loading"
@@ -91,8 +93,9 @@ class TeamServer:
         return self._wrong.take(str(client[0]) if client else "").wait_seconds
 
     async def answer(self, call: VerbCall) -> Answered:
-        """Answer a call in a thread of its own."""
-        return await run_sync(self.calls.answer, call)
+        """Answer a call in a thread of its own, when it is its turn."""
+        async with self._turns.taken(call.operation.effect is Effect.READS):
+            return await run_sync(self.calls.answer, call)
 
     async def _mcp_answer(
         self, operation: AnyOperation, given: Mapping[str, Any], context: Any, progress: Callable[[int, int], None]
