@@ -216,6 +216,8 @@ def _reason(error: psycopg.Error) -> str:
 # A database has it since its last `harken migrate`.
 _MAY_COUNT = text("SELECT to_regprocedure('harken_count_again(text)') IS NOT NULL")
 _COUNT_AGAIN = text("SELECT harken_count_again(:of_tenant)")
+# Before that, the tables' owner alone has them counted.
+_COUNT_AS_OWNER = text("ANALYZE (SKIP_LOCKED) messages, entries, vectors, exchanges, conversations")
 # So many rows are planned for well enough; so many times more than are expected, and some, are not.
 _WELL_FORESEEN, _MANY_TIMES, _SOME = 1_000, 10, 200
 # Counting may not help: a tenant may be too small beside the others to be seen.
@@ -259,6 +261,8 @@ class Statistics:
         with entered(self._engine, self._begins.reading()) as connection:
             if connection.execute(_MAY_COUNT).scalar():
                 connection.execute(_COUNT_AGAIN, {"of_tenant": self._begins.tenant})
+            elif not self._begins.on_cluster:
+                connection.execute(_COUNT_AS_OWNER)
 
 
 def _rows_planned(plan: Any) -> int:

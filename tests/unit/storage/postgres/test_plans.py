@@ -186,6 +186,15 @@ def test_a_new_tenant_is_planned_for_as_soon_as_it_is_embedded(newcomer: Harken)
     assert rows_foreseen(newcomer.store, "vectors") > NEW / 2
 
 
+def test_before_the_next_migrate_its_owner_has_tables_counted(
+    newcomer: Harken, postgres: PostgresServer, server_url: URL, request: pytest.FixtureRequest
+) -> None:
+    postgres.execute("DROP FUNCTION harken_count_again(text)", server_url.database)
+    assert newcomer.embed() == NEW
+    if request.node.callspec.params["newcomer"] == "owner":
+        assert rows_foreseen(newcomer.store, "vectors") > NEW / 2
+
+
 def test_a_new_tenant_is_planned_for_as_soon_as_it_is_imported(newcomer: Harken, tmp_path: Path) -> None:
     lines = [{"conversation": "old", "role": "user", "content": f"heron {n}: {LONG}"} for n in range(NEW)]
     (tmp_path / "old.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
