@@ -24,11 +24,13 @@ class Statement:
     Attributes:
         fixed: values that it was made with, as they are bound.
         conversions: how values are written whose column's type converts them, by name.
+        columns: how many its rows have, as far as that is known; else 0.
     """
 
     text: str
     fixed: Mapping[str, Any]
     conversions: tuple[tuple[str, Callable[[Any], Any]], ...]
+    columns: int
 
     def bound(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """The values of one execution, as the driver takes them."""
@@ -47,7 +49,7 @@ def compiled(statement: ClauseElement, dialect: Dialect, names: tuple[str, ...] 
         if convert := bind.type.dialect_impl(dialect).bind_processor(dialect):
             conversions.append((name, convert))
     fixed = {name: bind.value for name, bind in made.binds.items() if not bind.required}
-    return Statement(str(made), fixed, tuple(conversions))
+    return Statement(str(made), fixed, tuple(conversions), len(getattr(statement, "selected_columns", ())))
 
 
 @cache

@@ -114,6 +114,12 @@ def is_cluster(connection: Connection) -> bool:
     return bool(connection.execute(text("SELECT count(*) FROM pg_extension WHERE extname = 'citus'")).scalar())
 
 
+def asks_together(connection: Connection) -> bool:
+    """Whether the server is a cluster that this login may ask several questions as one, since the last migration."""
+    asked = "SELECT has_function_privilege(to_regprocedure('harken_asked(text, text[], text, text[])'), 'EXECUTE')"
+    return is_cluster(connection) and bool(connection.execute(text(asked)).scalar())
+
+
 @contextmanager
 def entered(
     engine: Engine, begins: Sequence[Asked], reserved: Sequence[str] = (), at_once: bool = False

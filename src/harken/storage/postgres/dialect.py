@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from sqlalchemy import (
@@ -65,9 +65,14 @@ class _Listed(UserDefinedType[str]):
 
 @dataclass(frozen=True, slots=True)
 class PostgresDialect:
-    """A `Dialect` of PostgreSQL."""
+    """A `Dialect` of PostgreSQL.
+
+    Attributes:
+        asks_together: whether what is foreseen is asked as one question.
+    """
 
     is_remote: ClassVar[bool] = True
+    asks_together: bool = field(default=False, compare=False)
 
     def of_tenant(self, table: FromClause, tenant: str | BindParameter[str]) -> tuple[ColumnElement[bool], ...]:
         """By the column that leads every index."""
@@ -119,12 +124,15 @@ class PostgresDialect:
         """They are sent with the first one, or with whatever else is waited for."""
         with driver_of(connection) as driver:
             for statement, values in questions:
-                driver.foresee(*_asked(statement, values))
+                driver.foresee(*self._foreseen(statement, values))
 
     def end_with(self, connection: Connection, *questions: Question) -> None:
         """The commit goes with them."""
         with driver_of(connection) as driver:
-            driver.end_with([_asked(statement, values) for statement, values in questions])
+            driver.end_with([self._foreseen(statement, values) for statement, values in questions])
+
+    def _foreseen(self, statement: ClauseElement, values: Values) -> tuple[str, Values, int]:
+        return *_asked(statement, values), compiled(statement, _COMPILER).columns if self.asks_together else 0
 
     def one_of(self, column: ColumnElement[Any], values: Sequence[Any]) -> ColumnElement[bool]:
         """By one bound array, so that the statement is the same however many there are."""

@@ -14,7 +14,7 @@ from itertools import repeat
 from typing import Any, NamedTuple
 
 import numpy as np
-from sqlalchemy import Connection, TextClause, func, select, text
+from sqlalchemy import ColumnElement, Connection, TextualSelect, column, func, select, text
 
 from harken.model.conversations import UNTRUSTED
 from harken.storage.entries import NEIGHBOURS, scope_conditions
@@ -89,7 +89,8 @@ _HOLDERS = text(
     "SELECT place, holders FROM harken_holders(:of_tenant, CAST(:words AS text[]), :scope, :since, :until, :at_most)"
 )
 _IDS = "SELECT count(*), coalesce(string_agg({0}::text, ','), '') FROM {1} WHERE tenant = :of_tenant"
-_HAVING = text(_IDS.format("entry_id", "entry_facets") + " AND facet = :of_facet")
+_NUMBER_AND_IDS: tuple[ColumnElement[Any], ...] = column("number"), column("ids")
+_HAVING = text(_IDS.format("entry_id", "entry_facets") + " AND facet = :of_facet").columns(*_NUMBER_AND_IDS)
 _ALL = 2**31 - 1
 _ALL_IDS = text("SELECT id FROM entries WHERE tenant = :of_tenant ORDER BY id")
 
@@ -398,9 +399,9 @@ def _entries_inside(tenant: str, scope: RowScope) -> Question:
 
 
 @cache
-def _ids_where(conditions: tuple[str, ...]) -> TextClause:
+def _ids_where(conditions: tuple[str, ...]) -> TextualSelect:
     asked = _IDS.format("id", "entries") if conditions else "SELECT count(*), '' FROM entries WHERE tenant = :of_tenant"
-    return text(" AND ".join([asked, *conditions]))
+    return text(" AND ".join([asked, *conditions])).columns(*_NUMBER_AND_IDS)
 
 
 def _encodable(term: str) -> str:

@@ -13,13 +13,14 @@ import psycopg
 from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
+from harken.storage.postgres.together import Row, answers_of, asked_together
+
 # What lies idle for longer may have been lost on the way without a sign.
 _SURELY_OPEN_SECONDS = 30.0
 _COMMIT, _READ_ONLY = "COMMIT", "READ ONLY"
 # So many statements wait for their answers before one has to be there.
 _AT_ONCE = 100
 
-Row = tuple[Any, ...]
 # A statement and its values.
 Asked = tuple[str, Mapping[str, Any] | None]
 
@@ -37,12 +38,14 @@ class Sent:
     Attributes:
         values: of one execution, or a list of those of each.
         cursor: has the answer once it is there.
+        columns: how many its rows have, if it may be asked together with others; else 0.
         rows: those of the answer, once somebody has asked for them.
     """
 
     text: str
     values: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
     cursor: psycopg.Cursor[Row]
+    columns: int = 0
     rows: Sequence[Row] | None = None
 
     @property
@@ -114,15 +117,20 @@ class PipelinedConnection(psycopg.Connection[Row]):
         self._waiting.append(sent)
         return sent
 
-    def foresee(self, text: str, values: Mapping[str, Any]) -> None:
-        """Have what `rows` will be asked sent along, unless it was in a transaction that reads."""
-        if not (self._is_reading and any(sent.text is text and sent.values == values for sent in self._foreseen)):
-            self._foreseen.append(self.later(text, values))
+    def foresee(self, text: str, values: Mapping[str, Any], columns: int = 0) -> None:
+        """Have what `rows` will be asked sent along, unless it was in a transaction that reads.
 
-    def end_with(self, questions: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
+        Such a transaction asks those of which the number of `columns` is told together.
+        """
+        if not (self._is_reading and any(sent.text is text and sent.values == values for sent in self._foreseen)):
+            sent = self.later(text, values)
+            sent.columns = columns if self._is_reading else 0
+            self._foreseen.append(sent)
+
+    def end_with(self, questions: Iterable[tuple[str, Mapping[str, Any], int]]) -> None:
         """Foresee these and end a transaction that reads with them; whatever is asked then begins it again."""
-        for text, values in questions:
-            self.foresee(text, values)
+        for question in questions:
+            self.foresee(*question)
         if self._waiting or not self._ended:
             self.later(_COMMIT, None)
 
@@ -139,7 +147,7 @@ class PipelinedConnection(psycopg.Connection[Row]):
         cursor = self.execute(text, values)
         rows = cursor.fetchall()
         if self._is_reading:
-            self._foreseen.append(Sent(text, values, cursor, rows))
+            self._foreseen.append(Sent(text, values, cursor, rows=rows))
         return rows
 
     def new_ids(self, table: str, count: int) -> Sequence[int]:
@@ -152,9 +160,9 @@ class PipelinedConnection(psycopg.Connection[Row]):
         return [row[1] for row in self.execute(*reservation((table,) * count)).fetchall()]
 
     def _answer(self, sent: Sent) -> Sequence[Row]:
+        if sent.rows is None and not sent.is_answered:
+            self.send()
         if sent.rows is None:
-            if not sent.is_answered:
-                self.send()
             sent.rows = sent.cursor.fetchall()
         return sent.rows
 
@@ -172,11 +180,20 @@ class PipelinedConnection(psycopg.Connection[Row]):
         if self._ended:
             waiting, self._ended = [*self._begins, *waiting], False
         self._pipeline = self._pipeline or _AtOnce(self)
+        parts = [sent for sent in waiting if sent.columns]
+        together: Sent | None = None
+        if len(parts) > 1:
+            asked = asked_together([(sent.text, sent.values, sent.columns) for sent in parts])
+            together = Sent(*asked, psycopg.Cursor(self))
+            waiting = [together if sent is parts[0] else sent for sent in waiting if sent not in parts[1:]]
         with self.pipeline():
-            for each in waiting:
-                each.send()
+            for sent in waiting:
+                sent.send()
             yield
         self._ended = is_ending
+        if together is not None:
+            for sent, rows in zip(parts, answers_of(together.cursor.fetchall()), strict=True):
+                sent.rows = rows
 
     def finish(self) -> None:
         """Commit what was begun; nothing where nothing was sent."""

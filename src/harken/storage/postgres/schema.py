@@ -25,7 +25,8 @@ _SHARD = "'{0}_' || get_shard_id_for_distribution_column('{0}', name)"
 _OF_TENANT = text(r"""
     SELECT p.oid::regprocedure::text FROM pg_proc p
     JOIN pg_class c ON c.relnamespace = p.pronamespace AND c.oid = 'entry_words'::regclass
-    WHERE p.proname LIKE 'harken\_%' AND p.prosecdef AND p.proargnames[1] = 'of_tenant' ORDER BY 1""")
+    WHERE p.proname LIKE 'harken\_%' AND (p.prosecdef OR p.proname = 'harken_asked')
+        AND p.proargnames[1] = 'of_tenant' ORDER BY 1""")
 # Languages that the server stems; words in Latin letters elsewhere are taken for English ones.
 _OWN_LETTERS = ("arabic", "armenian", "greek", "hindi", "nepali", "russian", "serbian", "tamil", "yiddish")
 
@@ -105,6 +106,9 @@ def migrate(connection: Connection, language: str | None, role: str | None, dist
     spread = _spread(connection) if distribute or is_spread else ()
     has_shards = is_spread or bool(spread)
     named = {table: _SHARD.format(table) if has_shards else f"'{table}'" for table in _COUNTED}
+    named["named"] = (
+        "t.named || '_' || get_shard_id_for_distribution_column(t.named, name)" if has_shards else "t.named"
+    )
     _run(connection, "functions.sql", schema=schema, **named)
     if has_shards:
         _send_functions(connection)

@@ -23,6 +23,7 @@ from harken.storage.postgres.connection import (
     WORK_CHANNEL,
     Beginnings,
     Statistics,
+    asks_together,
     entered,
     is_cluster,
     make_engine,
@@ -69,25 +70,26 @@ class PostgresStore:
         self._is_shared = beside is not None
         self._engine: Engine = make_engine(url, begins=False) if beside is None else beside._engine
         self._translated = partial(translated, self.url)
-        self._dialect = PostgresDialect()
         self.text = TsvectorIndex(tenant)
-        on_cluster = self._check() if beside is None else beside._begins.on_cluster
-        self._begins: Beginnings = Beginnings(tenant, on_cluster)
+        self._on_cluster: bool
+        self._dialect: PostgresDialect
+        self._on_cluster, self._dialect = self._check() if beside is None else (beside._on_cluster, beside._dialect)
+        self._begins = Beginnings(tenant, self._on_cluster)
         self._statistics = Statistics(self._engine, self._begins)
         self.nearest = PgvectorIndex(self._engine, tenant, self._translated, self._statistics, self.text)
 
-    def _check(self) -> bool:
-        """See that these are tables that this Harken can go on with; whether the server is a cluster."""
+    def _check(self) -> tuple[bool, PostgresDialect]:
+        """See that these are tables that this Harken can go on with; whether it is a cluster, and what it asks."""
         try:
             with self._translated(), self._engine.connect() as connection:
                 version = migrations.current_version(connection)
                 serves_from = schema.serves_from(connection)
-                on_cluster = is_cluster(connection)
+                found = is_cluster(connection), PostgresDialect(asks_together(connection))
             schema.check_version(self.url, version, serves_from)
         except BaseException:
             self._engine.dispose()
             raise
-        return on_cluster
+        return found
 
     @contextmanager
     def reading(self) -> Iterator[Transaction]:
@@ -140,7 +142,7 @@ class PostgresStore:
             try:
                 plain.execution_options(isolation_level="AUTOCOMMIT").exec_driver_sql(vacuum)
             except DBAPIError as error:
-                if not self._begins.on_cluster or error.connection_invalidated:
+                if not self._on_cluster or error.connection_invalidated:
                     raise
                 _log.warning("not_scrubbed", error_class=type(error.orig).__name__)
                 return False
@@ -161,7 +163,7 @@ class PostgresStore:
         """All tables with their indexes; of every tenant, and on every machine of a cluster that answers."""
         with self.reading() as tx:
             size = int(tx.connection.execute(_DATABASE_SIZE).scalar_one())
-            return size + int(tx.connection.execute(_SHARDS_SIZE).scalar_one()) if self._begins.on_cluster else size
+            return size + int(tx.connection.execute(_SHARDS_SIZE).scalar_one()) if self._on_cluster else size
 
     def listen(self, wake: Callable[[], None]) -> Callable[[], None]:
         """Call `wake` whenever anyone commits work of this tenant, and once whenever listening begins."""

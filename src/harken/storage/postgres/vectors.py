@@ -22,8 +22,8 @@ from sqlalchemy import (
     Connection,
     Engine,
     Integer,
-    LargeBinary,
     Select,
+    Text,
     bindparam,
     cast,
     func,
@@ -94,12 +94,12 @@ _REMOVED = (
     .where(counters.c.tenant == _OF_TENANT, counters.c.name == VECTORS_REMOVED)
     .scalar_subquery()
 )
-_NUMBERS: list[ColumnElement[Any]] = [func.count(), func.coalesce(_REMOVED, 0), cast(null(), LargeBinary)]
+_NUMBERS: list[ColumnElement[Any]] = [func.count(), func.coalesce(_REMOVED, 0), cast(null(), Text)]
 # How many there are and how often any were removed, and those whose rows are younger than one: by one question, since
 # each is one more message between the machines of a cluster.
 _STATE = union_all(
     select(*_NUMBERS).select_from(vectors).where(*_MINE),
-    select(vectors.c.id, vectors.c.entry_id, func.halfvec_send(vectors.c.vector)).where(
+    select(vectors.c.id, vectors.c.entry_id, func.encode(func.halfvec_send(vectors.c.vector), "hex")).where(
         *_MINE, vectors.c.id > bindparam("behind")
     ),
 )
@@ -194,10 +194,10 @@ class Matrix:
         return cls(space.id, removed, 0, 0, np.empty(0, dtype=np.int64), np.empty((0, space.dims), dtype=np.float32))
 
     def with_rows(self, rows: Sequence[Sequence[Any]]) -> Matrix:
-        """The same and these: a row's id, its entry's, and a vector as the server sends it."""
+        """The same and these: a row's id, its entry's, and a vector as the server sends it, in hexadecimal digits."""
         dims = self.matrix.shape[1]
         # Two bytes say how many numbers follow, two are empty.
-        whole = np.frombuffer(b"".join(row[2] for row in rows), dtype=">f2").reshape(len(rows), dims + 2)
+        whole = np.frombuffer(bytes.fromhex("".join(row[2] for row in rows)), dtype=">f2").reshape(len(rows), dims + 2)
         fresh = whole[:, 2:].astype(np.float32)
         fresh /= np.maximum(np.sqrt(np.einsum("nd,nd->n", fresh, fresh)), np.finfo(np.float32).tiny)[:, None]
         ids = np.fromiter((row[1] for row in rows), dtype=np.int64, count=len(rows))
