@@ -203,9 +203,11 @@ BEGIN
             holders := few::text;
             RETURN NEXT;
         END IF;
-        RETURN QUERY EXECUTE 'SELECT q.place, string_agg(w.entry_id::text, '','') FROM ' || said || ' w, (
-                SELECT t.place::integer, harken_own(phraseto_tsquery(''{schema}.harken'', t.word)) AS own
-                FROM unnest($3) WITH ORDINALITY AS t (word, place) OFFSET 0) q
+        -- Of a scope a single entry is expected, and the words would be made queries of anew for each that there is.
+        RETURN QUERY EXECUTE 'WITH q AS MATERIALIZED (
+                SELECT t.place::integer AS place, harken_own(phraseto_tsquery(''{schema}.harken'', t.word)) AS own
+                FROM unnest($3) WITH ORDINALITY AS t (word, place))
+            SELECT q.place, string_agg(w.entry_id::text, '','') FROM ' || said || ' w, q
             WHERE w.tenant = $1 AND (w.words @@ q.own) IS TRUE'
             || CASE WHEN scope = '' THEN '' ELSE ' AND (w.words @@ $2) IS TRUE' END || ' GROUP BY q.place'
             USING name, nullif(scope, '')::tsquery, held_words;
