@@ -146,8 +146,12 @@ class HeldVectors:
         return held
 
     def foresee(self, tx: Transaction, space: StoredSpace) -> None:
-        """Have asked what `of` will ask, if nothing was removed."""
-        tx.dialect.foresee(tx.connection, self._question(tx, space, self._known(space)))
+        """Have asked what `of` will ask, if nothing was removed; of a space that nobody has compared, nothing.
+
+        All of its vectors would come, and again with each search whose query has no need of them.
+        """
+        if held := self._known(space):
+            tx.dialect.foresee(tx.connection, self._question(tx, space, held))
 
     def _known(self, space: StoredSpace) -> Matrix | None:
         with self._lock:

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import URL
+from sqlalchemy import URL, Connection
 
 from harken.storage.open import open_store
-from harken.storage.ports import RowScope, Store, StoredSpace
+from harken.storage.ports import Question, RowScope, Store, StoredSpace
 from harken.storage.postgres import vectors as nearest
+from harken.storage.postgres.dialect import PostgresDialect
 from harken.storage.postgres.vectors import Matrix
 from harken.storage.tables import vectors
 from harken.storage.vectors import delete_vectors, delete_vectors_where, put_vectors
@@ -85,6 +86,26 @@ def test_vectors_are_read_once_and_what_others_add_is_read_alone(
     embed(other, space, ids[40:], MATRIX[40:])
     assert list(near(store, space)) == expected(ids, list(range(COUNT)))
     assert read == [40, 20]
+
+
+def test_what_nobody_has_compared_is_not_asked_for_ahead(
+    store: Store, ids: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Question] = []
+    foresee = PostgresDialect.foresee
+
+    def told(dialect: PostgresDialect, connection: Connection, *questions: Question) -> None:
+        asked.extend(questions)
+        foresee(dialect, connection, *questions)
+
+    monkeypatch.setattr(PostgresDialect, "foresee", told)
+    space = space_of(store)
+    embed(store, space, ids, MATRIX)
+    for is_compared in (False, True):
+        with store.reading() as tx:
+            store.nearest.foresee(tx, space, RowScope())
+        assert [values["of_space"] for _, values in asked if "of_space" in values] == [space.id] * is_compared
+        near(store, space)
 
 
 def test_a_vector_that_is_committed_behind_a_later_one_is_seen(store: Store, other: Store, ids: list[int]) -> None:
