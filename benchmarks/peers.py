@@ -170,15 +170,15 @@ def main() -> None:
     arguments = parser.parse_args()
     only = arguments.only.split(",") if arguments.only else sorted({way.peer.split("-")[0] for way in WAYS})
     corpus = Corpus.read(arguments.path, arguments)
-    before = round(wait_share(), 2)
+    before = quiet = wait_share()
     environments = Environments(here=arguments.here)
     lines: list[Measured] = []
     try:
         for way in WAYS:
             if way.peer.split("-")[0] in only:
-                quiet = wait_share()
                 measured = measure(environments, way, corpus, arguments)
-                if max(quiet, wait_share()) > BUSY:
+                earlier, quiet = quiet, wait_share()
+                if max(earlier, quiet) > BUSY:
                     for line in measured:
                         line.notes.append("busy")
                 lines += measured
@@ -191,7 +191,7 @@ def main() -> None:
     show("Peers", [{name: _shown(row[name]) for name in rows[0] if name not in ("notes", "error")} for row in rows])
     result = {
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}",
-        "wall_over_cpu": {"before": before, "after": round(wait_share(), 2)},
+        "wall_over_cpu": {"before": round(before, 2), "after": round(quiet, 2)},
         "size": len(corpus.many),
         "sample": len(corpus.sample),
         "turns": sum(map(len, corpus.talks)),

@@ -10,6 +10,7 @@ import re
 import subprocess
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from importlib import resources
 from itertools import count, product
 from pathlib import Path
 from typing import Any
@@ -110,7 +111,18 @@ def browser() -> Iterator[Any]:
         started.close()
 
 
-SIZES = pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (360, "light"), (360, "dark")])
+_CASES = list(product((1280, 360), ("light", "dark")))
+# Each width and each scheme: the schemes differ in colours alone. Whoever wants screenshots wants all.
+SIZES = pytest.mark.parametrize(
+    ("width", "scheme"), _CASES if "HARKEN_SCREENSHOTS" in os.environ else [_CASES[0], _CASES[-1]]
+)
+
+
+def test_a_dark_page_has_other_colours_and_nothing_else() -> None:
+    sheet = resources.files("harken.serve.viewer").joinpath("static/harken.css").read_text(encoding="utf-8")
+    (dark,) = re.findall(r"@media \(prefers-color-scheme: dark\) \{\s*:root \{(.*?)\}\s*\}", sheet, re.DOTALL)
+    assert sheet.count("prefers-color-scheme") == 1
+    assert all(re.fullmatch(r"--[\w-]+: #[0-9a-f]{6}", each.strip()) for each in dark.strip().rstrip(";").split(";"))
 
 
 def opened(browser: Any, seen: Seen, **options: Any) -> tuple[Page, str]:
@@ -144,14 +156,13 @@ def test_every_page_is_whole_and_runs_nothing_of_what_it_shows(
         if kept:
             name = re.sub(r"\W+", "-", path.partition("?")[0]).strip("-")[:20] or "home"
             page.screenshot(path=f"{kept}/{name}-{width}-{scheme}.png", full_page=True)
-        if (width, scheme) in ((1280, "light"), (360, "dark")):
-            # The map of days is hundreds of squares, all alike.
-            page.evaluate(AXE)
-            found = page.evaluate(f"axe.run({{exclude: ['.heat']}}, {_RULES[scheme]})")["violations"]
-            serious = [
-                (each["id"], each["nodes"][0]["html"]) for each in found if each["impact"] in ("serious", "critical")
-            ]
-            assert not serious, (path, serious)
+        # The map of days is hundreds of squares, all alike.
+        page.evaluate(AXE)
+        found = page.evaluate(f"axe.run({{exclude: ['.heat']}}, {_RULES[scheme]})")["violations"]
+        serious = [
+            (each["id"], each["nodes"][0]["html"]) for each in found if each["impact"] in ("serious", "critical")
+        ]
+        assert not serious, (path, serious)
     # That there is no such page is the one thing that the browser says.
     assert all("404" in each for each in wrong), wrong
     page.context.close()

@@ -77,7 +77,7 @@ def test_a_context_takes_little_memory(tmp_path: Path) -> None:
     """Performance 4: less than 50 MB per assembly."""
     with Harken(tmp_path, embedder=HashingEmbedder(), env={}) as opened:
         drawn = random.Random(7)
-        for number in range(300):
+        for number in range(100):
             words = " ".join("".join(drawn.choices(ascii_lowercase, k=6)) for _ in range(60))
             opened.memories.add(f"Note {number} of the budget: {words}", "event")
         opened.embed()
