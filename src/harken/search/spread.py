@@ -19,7 +19,7 @@ from harken.search.session import QueryVector
 from harken.storage.enrichment.summaries import EXCHANGE
 from harken.storage.facts import EntryFacts, turns_of
 from harken.storage.ports import MESSAGE_SOURCE, Transaction
-from harken.storage.vectors import read_vectors
+from harken.storage.vectors import read_vectors, similarities
 from harken.text.words import STOP_WORDS, WORD, phrases, word_lists
 
 # A longer text brings what it asks about along: "summarize this", and a page.
@@ -32,8 +32,8 @@ _ASKED_AGAIN = 64
 _ANSWERED, _COVERAGE, _LIKE_BEST = 1.3, 0.2, 0.7
 _LATE, _LIKE_BEFORE, _LIKE_ALL = 1.25, 0.5, 0.6
 _SAID_AGAIN = 0.2
-# So long a silence ends a session; so many exchanges are what was asked just before.
-_SILENCE_US, _JUST_BEFORE = 6 * 3_600 * 1_000_000, 2
+# So long a silence ends a session.
+_SILENCE_US = 6 * 3_600 * 1_000_000
 _BEST, _KEPT, _SPREAD, _MOST_DEVIATIONS, _LEAST_DEVIATION = 5, 3, 50, 3.0, 1e-6
 # Cosine similarity of any two texts of one talk; over it they are alike.
 _UNLIKE = 0.6
@@ -178,26 +178,33 @@ def _places_in_time(
     Who begins a session says what it is about, and what goes on with the last matter begins none. Both are scaled; of
     what is in no conversation nothing comes before.
     """
-    late, like = dict.fromkeys(heads, 0), dict[int, float]()
+    late, compared = dict.fromkeys(heads, 0), dict[int, tuple[int, int]]()
     talks: dict[int, list[int]] = {}
     for head in sorted(heads, key=lambda head: (found.facts[head].created_us, head)):
         before = talks.setdefault(found.facts[head].conversation_id or -head, [])
         if before and found.facts[head].created_us - found.facts[before[-1]].created_us < _SILENCE_US:
             late[head] = late[before[-1]] + 1
-        known = [vectors[each] for each in before[-_JUST_BEFORE:] if each in vectors]
+        known = [each for each in before[-2:] if each in vectors]
         if known and head in vectors:
-            like[head] = float(vectors[head] @ np.mean(known, axis=0))
+            compared[head] = known[0], known[-1]
         before.append(head)
-    usual = float(np.mean(list(like.values()))) if like else 0.0
-    return _scaled(np.log1p([late[head] for head in heads])), _scaled([like.get(head, usual) for head in heads])
+    like = dict[int, float]()
+    if compared:
+        own, first, second = (
+            np.array([vectors[each] for each in column]) for column in (compared, *zip(*compared.values(), strict=True))
+        )
+        like = dict(zip(compared, np.einsum("nd,nd->n", own, first + second).tolist(), strict=True))
+    usual = sum(like.values()) / max(1, len(like))
+    return _scaled(np.log1p(list(late.values()))), _scaled([like.get(head, usual) for head in heads])
 
 
 def _likeness(
     vectors: Mapping[int, NDArray[np.float32]], heads: Sequence[int], others: Sequence[NDArray[np.float32]]
 ) -> _Floats:
     """How like exchanges are to the middle of others, scaled; one without a vector is as the least alike."""
-    middle = np.mean(others, axis=0)
-    near = {head: float(vector @ middle) for head, vector in vectors.items()}
+    near = dict(
+        zip(vectors, similarities(np.array(list(vectors.values())), np.mean(others, axis=0)).tolist(), strict=True)
+    )
     low = min(near.values())
     return _scaled([near.get(head, low) for head in heads])
 
