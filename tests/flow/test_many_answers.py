@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ TRIED = (
     "I gave the flaky login test a fresh database.",
 )
 ECHO = "The flaky login test: things to try for it, in order, are the things we try for the flaky login test."
+ASPECTS = ("panes", "heating", "slugs", "drainage", "shelves", "paint", "hinges", "permits")
 QUESTION = "In which order did we try things for the flaky login test?"
 
 
@@ -59,6 +61,24 @@ def test_a_search_for_a_summary_brings_whole_exchanges(harken: Harken) -> None:
     exchanges = [hit.entry.exchange_uid for hit in hits]
     assert len(set(exchanges)) == 3
     assert exchanges[::2] == exchanges[1::2]
+
+
+def test_a_summary_prefers_what_a_session_began_with(harken: Harken, tmp_path: Path) -> None:
+    """All is as much about the theme: who begins to talk after a silence says what it is about."""
+    said = list[tuple[str, str, str]]()
+    for day, number in product((3, 10, 17), range(8)):
+        when = f"2026-02-{day:02d}T09:{number:02d}"
+        said.append((f"{when}:00Z", "user", f"The greenhouse matter: {ASPECTS[day % 3]}, {ASPECTS[number]}."))
+        said.append((f"{when}:01Z", "assistant", "Right, the greenhouse matter."))
+    lines = [{"conversation": "glass", "role": role, "content": text, "ts": when} for when, role, text in said]
+    (tmp_path / "glass.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    harken.import_transcripts("jsonl", [tmp_path / "glass.jsonl"])
+    harken.embed()
+    hits = found(harken, "Summarize what we said about the greenhouse matter", 48)
+    asked = [hit.entry.created_at for hit in hits if hit.entry.role == "user"]
+    for day in (10, 17):
+        minutes = [moment.minute for moment in asked if moment.day == day]
+        assert minutes.index(0) < minutes.index(6)
 
 
 def test_a_summary_that_matches_leads_to_what_was_said(harken: Harken) -> None:

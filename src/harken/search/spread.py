@@ -19,16 +19,22 @@ from harken.search.session import QueryVector
 from harken.storage.enrichment.summaries import EXCHANGE
 from harken.storage.facts import EntryFacts, turns_of
 from harken.storage.ports import MESSAGE_SOURCE, Transaction
-from harken.storage.vectors import read_vectors
+from harken.storage.vectors import read_vectors, similarities
 from harken.text.words import STOP_WORDS, WORD, phrases, word_lists
 
 # A longer text brings what it asks about along: "summarize this", and a page.
 _MOST_ASKED_CHARS = 400
 _ASKED_AGAIN = 64
-# How likeness to the best exchanges, and the share of the theme's words, count beside an exchange's own scores; what a
-# likeness to one that stands before costs in a list. Measured in docs/adr/0023-many-answers.md.
-_LIKE_BEST, _COVERAGE, _SAID_AGAIN = 0.7, 0.4, 0.2
-_BEST, _KEPT, _SPREAD, _MOST_DEVIATIONS = 5, 3, 50, 3.0
+# What counts beside the score of what an exchange asks, in standard deviations: the best of what answers it, the
+# theme's words, likeness to the best exchanges; what a late place in its session costs, likeness to what was asked just
+# before, and to all that is asked. What a likeness to one that stands before costs in a list of facts.
+# Measured in docs/adr/0023-many-answers.md.
+_ANSWERED, _COVERAGE, _LIKE_BEST = 1.3, 0.2, 0.7
+_LATE, _LIKE_BEFORE, _LIKE_ALL = 1.25, 0.5, 0.6
+_SAID_AGAIN = 0.2
+# So long a silence ends a session.
+_SILENCE_US = 6 * 3_600 * 1_000_000
+_BEST, _KEPT, _SPREAD, _MOST_DEVIATIONS, _LEAST_DEVIATION = 5, 3, 50, 3.0, 1e-6
 # Cosine similarity of any two texts of one talk; over it they are alike.
 _UNLIKE = 0.6
 _LIST = re.compile(
@@ -99,23 +105,20 @@ class Several:
         heads = [each[0] for each in said]
         logs = {entry_id: math.log(score + 1e-3) for entry_id, score in found.scores.items()}
         least = min(logs.values(), default=0.0)
-        columns = [
-            _scaled([logs[head] for head in heads]),
-            _scaled([max((logs[entry_id] for entry_id in each[1:]), default=least) for each in said]),
-        ]
+        answers = [max((logs[entry_id] for entry_id in each[1:]), default=least) for each in said]
         held = tx.text.holders(tx.connection, distinctive_terms(self.query.terms), found.scope, most=MOST_HOLDERS)
         of = held.of
         rarity = {term: math.log((held.entries + 0.5) / (len(ids) + 0.5)) for term, ids in of.items() if ids}
-        columns.append(_COVERAGE * _scaled([sum(r for t, r in rarity.items() if h in of[t]) for h in heads]))
-        total = sum(columns)
+        covered = [sum(r for t, r in rarity.items() if h in of[t]) for h in heads]
+        total = _scaled([logs[head] for head in heads]) + _ANSWERED * _scaled(answers) + _COVERAGE * _scaled(covered)
         vectors = _vectors(tx, asked, heads)
         top = [heads[place] for place in np.argsort(-total, kind="stable")[:_BEST]]
         leading = [vectors[head] for head in top if head in vectors]
         if leading:
-            middle = np.mean(leading, axis=0)
-            near = {head: float(vector @ middle) for head, vector in vectors.items()}
-            low = min(near.values())
-            total = total + _LIKE_BEST * _scaled([near.get(head, low) for head in heads])
+            total = total + _LIKE_BEST * _likeness(vectors, heads, leading)
+            total = total - _LIKE_ALL * _likeness(vectors, heads, list(vectors.values()))
+        late, like_before = _places_in_time(found, heads, vectors)
+        total = total - _LATE * late - _LIKE_BEFORE * like_before
         ranked = [said[place] for place in np.argsort(-total, kind="stable")]
         if self.is_brief:
             return [each[0] for each in ranked] + [entry_id for each in ranked for entry_id in each[1:]]
@@ -167,6 +170,45 @@ def _place(found: Candidates, entry_id: int) -> tuple[bool, bool, int]:
     return facts.source != MESSAGE_SOURCE, facts.role != Role.USER.value, entry_id
 
 
+def _places_in_time(
+    found: Candidates, heads: Sequence[int], vectors: Mapping[int, NDArray[np.float32]]
+) -> tuple[_Floats, _Floats]:
+    """How late in its session each exchange comes, by ln(1 + those before it), and how like it is to the two before it.
+
+    Who begins a session says what it is about, and what goes on with the last matter begins none. Both are scaled; of
+    what is in no conversation nothing comes before.
+    """
+    late, compared = dict.fromkeys(heads, 0), dict[int, tuple[int, int]]()
+    talks: dict[int, list[int]] = {}
+    for head in sorted(heads, key=lambda head: (found.facts[head].created_us, head)):
+        before = talks.setdefault(found.facts[head].conversation_id or -head, [])
+        if before and found.facts[head].created_us - found.facts[before[-1]].created_us < _SILENCE_US:
+            late[head] = late[before[-1]] + 1
+        known = [each for each in before[-2:] if each in vectors]
+        if known and head in vectors:
+            compared[head] = known[0], known[-1]
+        before.append(head)
+    like = dict[int, float]()
+    if compared:
+        own, first, second = (
+            np.array([vectors[each] for each in column]) for column in (compared, *zip(*compared.values(), strict=True))
+        )
+        like = dict(zip(compared, np.einsum("nd,nd->n", own, first + second).tolist(), strict=True))
+    usual = sum(like.values()) / max(1, len(like))
+    return _scaled(np.log1p(list(late.values()))), _scaled([like.get(head, usual) for head in heads])
+
+
+def _likeness(
+    vectors: Mapping[int, NDArray[np.float32]], heads: Sequence[int], others: Sequence[NDArray[np.float32]]
+) -> _Floats:
+    """How like exchanges are to the middle of others, scaled; one without a vector is as the least alike."""
+    near = dict(
+        zip(vectors, similarities(np.array(list(vectors.values())), np.mean(others, axis=0)).tolist(), strict=True)
+    )
+    low = min(near.values())
+    return _scaled([near.get(head, low) for head in heads])
+
+
 def _vectors(tx: Transaction, asked: QueryVector | None, entry_ids: Sequence[int]) -> dict[int, NDArray[np.float32]]:
     if asked is None:
         return {}
@@ -174,13 +216,14 @@ def _vectors(tx: Transaction, asked: QueryVector | None, entry_ids: Sequence[int
     return dict(zip(ids.tolist(), matrix, strict=True))
 
 
-def _scaled(values: Sequence[float]) -> _Floats:
-    """In standard deviations from their mean, at most 3 either way."""
+def _scaled(values: Sequence[float] | _Floats) -> _Floats:
+    """In standard deviations from their mean, at most 3 either way; what differs by rounding alone is equal."""
     given = np.array(values, dtype=np.float64)
     if not given.size:
         return given
-    scaled: _Floats = np.clip((given - given.mean()) / (given.std() + 1e-9), -_MOST_DEVIATIONS, _MOST_DEVIATIONS)
-    return scaled
+    scaled = (given - given.mean()) / max(float(given.std()), _LEAST_DEVIATION)
+    clipped: _Floats = np.clip(scaled, -_MOST_DEVIATIONS, _MOST_DEVIATIONS)
+    return clipped
 
 
 def searched_for(query: Query) -> Query:
