@@ -61,6 +61,8 @@ _FUNCTION = "user-defined function"
 # Ctrl-C came while one of them ran; it comes in the main thread alone.
 _STOPPED = threading.Event()
 _STEP_SECONDS = 0.001
+# Pages in memory a connection: with more, searches and imports take as long. The log: docs/adr/0003.
+_PRAGMAS = "synchronous=NORMAL", "cache_size=-8192", "temp_store=MEMORY", "foreign_keys=OFF", "wal_autocheckpoint=4000"
 # The rest of an error's code says which kind of busy it is.
 _PRIMARY_CODE = 0xFF
 _COMPILER, _BY_PLACE = dialect(paramstyle="named"), dialect(paramstyle="qmark")
@@ -341,8 +343,7 @@ class SqliteStore:
         """A connection without SQLAlchemy, outside of any transaction."""
         raw = self._engine.raw_connection()
         try:
-            driver = raw.driver_connection
-            assert isinstance(driver, sqlite3.Connection)  # noqa: S101 - narrows the driver's type
+            driver: Any = raw.driver_connection
             yield driver
         finally:
             raw.close()
@@ -379,8 +380,7 @@ def _prepare(connection: sqlite3.Connection, _record: ConnectionPoolEntry) -> No
     connection.isolation_level = None
     for name, function in (("harken_words", spaced), ("harken_day", day_in_words)):
         connection.create_function(name, 1, _stoppable(function), deterministic=True)
-    # Of pages each connection keeps 8 MB: a daemon has several, and with 16 or 32 MB searches and imports take as long.
-    for pragma in ("synchronous=NORMAL", "cache_size=-8192", "temp_store=MEMORY", "foreign_keys=OFF"):
+    for pragma in _PRAGMAS:
         connection.execute(f"PRAGMA {pragma}")
 
 
