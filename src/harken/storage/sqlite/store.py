@@ -47,7 +47,7 @@ from harken.storage.ports import AMONG, Question, Right, RowCount, Transaction, 
 from harken.storage.sqlite import counts, fulltext, indexed
 from harken.storage.sqlite.fulltext import Fts5Index
 from harken.storage.state import recount
-from harken.storage.statements import bare, bare_each, compiled, insertion, placed_insertion
+from harken.storage.statements import bare, bare_each, compiled, placed_insertion
 from harken.storage.tables import REPAIR
 from harken.text.words import day_in_words, spaced
 
@@ -105,14 +105,13 @@ class SqliteDialect:
         """Likewise, with the ids that SQLite would take: nobody else makes rows while this transaction writes."""
         if not rows:
             return ()
+        placed = placed_insertion(table, tuple(rows[0]), _BY_PLACE)
         if len(rows) == 1:
-            made = insertion(table, tuple(rows[0]), _COMPILER)
-            return (_driver_of(connection).execute(made.text, made.bound(rows[0])).lastrowid or 0,)
+            return (_driver_of(connection).execute(placed.text, placed.bound(None, rows[0])).lastrowid or 0,)
         is_kept = table.dialect_options["sqlite"]["autoincrement"]
         newest = f"SELECT seq FROM sqlite_sequence WHERE name = '{table.name}'"
         found = bare(connection, newest if is_kept else f"SELECT max(id) FROM {table.name}")
         first = 1 + (found[0][0] or 0 if found else 0)
-        placed = placed_insertion(table, tuple(rows[0]), _BY_PLACE)
         bare_each(connection, placed.text, map(placed.bound, count(first), rows))
         return range(first, first + len(rows))
 
