@@ -65,7 +65,7 @@ def measured(folder: Path, sizes: list[int], quick: bool) -> Iterator[Figure]:
     empty.parent.mkdir()
     yield from speed_record.record_one(empty, 0, count)
     yield from starts(empty, 0, 3 if quick else 7)
-    yield from speed_record.record_together(empty, 20 if quick else 100)
+    yield from speed_record.record_together(empty.parent, 160 if quick else 1_600)
     _be_tenant(1)
     (folder / "chat").mkdir()
     queries = Talks(32).queries(Talks(31).texts(speed_context.SEGMENT), 50 if quick else 200)

@@ -60,21 +60,20 @@ def record_one(home: Path, size: int, count: int) -> Iterator[Figure]:
     yield times.figure("record one message", size, RECORD_P95_MS, note)
 
 
-def record_together(home: Path, count: int) -> Iterator[Figure]:
-    """Several threads recording at once, each into a conversation of its own."""
+def record_together(folder: Path, count: int) -> Iterator[Figure]:
+    """As many messages by one thread as by several at once, each into its own conversation, each time in a new home."""
     texts = Talks(98).texts(count)
-    with Harken(home, settings={"embedder": "none"}) as harken:
-        for writers in (1, 4, 16):
+    for writers in (1, 4, 16):
+        with Harken(folder / f"together-{writers}", settings={"embedder": "none"}) as harken:
 
-            def say(name: str) -> None:
-                for place, text in enumerate(texts):
-                    harken.record_message(name, "assistant" if place % 2 else "user", text)
+            def say(number: int, writers: int = writers, harken: Harken = harken) -> None:
+                for place, text in enumerate(texts[number::writers]):
+                    harken.record_message(f"writer-{number}", "assistant" if place % 2 else "user", text)
 
-            names = [f"writer-{writers}-{number}" for number in range(writers)]
             begin = time.perf_counter()
             with ThreadPoolExecutor(writers) as pool:
-                list(pool.map(say, names))
-            rate = writers * count / (time.perf_counter() - begin)
+                list(pool.map(say, range(writers)))
+            rate = count / (time.perf_counter() - begin)
             yield Figure(f"recorded by {writers} threads at once", 0, "/s", rate)
 
 
@@ -248,7 +247,7 @@ def main() -> None:
         empty, large, mixed, beside = (place / "home" for place in places)
         for figures in (
             record_one(empty, 0, 300),
-            record_together(empty, 100),
+            record_together(empty.parent, 1_600),
             import_file(large, messages),
             record_one(large, messages, 300),
             import_file(mixed, messages // 4, is_real=True),

@@ -407,8 +407,9 @@ class Recorder:
         if uid in forgotten:
             return [], Recorded(forgotten=len(prepared))
         known = set() if is_new else find_known(tx, messages, imported)
-        fresh = list({m.uid: m for m in prepared if m.uid not in known | forgotten}.values())
-        dropped = len({m.uid for m in prepared} & forgotten)
+        here = known | forgotten
+        fresh = list({m.uid: m for m in prepared if m.uid not in here}.values())
+        dropped = len(forgotten.intersection(m.uid for m in prepared)) if forgotten else 0
         ingest.remember(thread.row_ids, uid, thread.project_id, thread.tags)
         events = [] if thread.is_named else self._head_events(tx, batch, thread.title, fresh)
         thread.place_all(tx, fresh, prepared, batch.after)

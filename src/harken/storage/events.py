@@ -186,10 +186,10 @@ class Ingest:
             of_kind.setdefault(type(event), []).append(event)
         for event in of_kind.get(Conversation, ()):
             self._conversation(event)
-        new = [self._row(event, _segment_row, "conversation") for event in of_kind.get(Segment, ())]
+        new = [self._row(event, _segment_row, _IN_EXCHANGE[:1]) for event in of_kind.get(Segment, ())]
         self._insert(segments, new)
         ends = {event.exchange_uid: event for event in of_kind.get(ExchangeEnd, ())}
-        rows = [self._row(event, _exchange_row, "conversation", "segment") for event in of_kind.get(Exchange, ())]
+        rows = [self._row(event, _exchange_row, _IN_EXCHANGE[:2]) for event in of_kind.get(Exchange, ())]
         for row in rows:
             if row["uid"] in ends:
                 row.update(_end_row(ends.pop(row["uid"])))
@@ -268,12 +268,13 @@ class Ingest:
         ids = self._tx.dialect.add_rows(self._tx.connection, table, rows)
         self._row_ids.update(zip((row["uid"] for row in rows), ids, strict=True))
 
-    def _row(self, event: Any, write: Callable[[Any], dict[str, Any]], *references: str) -> dict[str, Any]:
+    def _row(
+        self, event: Any, write: Callable[[Any], dict[str, Any]], references: Iterable[_Reference] = ()
+    ) -> dict[str, Any]:
         """An event's row, with the rows of what it refers to in place of their ids."""
         row = write(event)
         row["tenant"] = self._tx.tenant
-        for name in references:
-            table, uid_of, column = _REFERRED[name]
+        for table, uid_of, column in references:
             uid = uid_of(event)
             row[column] = self._row_ids.get(uid) or self._required(table, uid)
         return row
@@ -281,7 +282,7 @@ class Ingest:
     def _messages(self, fresh: Sequence[Message]) -> None:
         self._learn(exchanges, {event.exchange_uid for event in fresh})
         self._learn(segments, {event.segment_uid for event in fresh})
-        rows = [self._row(event, _message_row, *_REFERRED) for event in fresh]
+        rows = [self._row(event, _message_row, _IN_EXCHANGE) for event in fresh]
         self._tx.dialect.add_rows(self._tx.connection, messages, rows)
         seen = [(event, row) for event, row in zip(fresh, rows, strict=True) if is_searchable(event)]
         studied = [self.studied.get(event.uid) for event, _ in seen]
@@ -361,10 +362,12 @@ def _end_row(end: ExchangeEnd, prefix: str = "") -> dict[str, Any]:
     return {f"{prefix}status": end.status.value, f"{prefix}completed_at": ended_at, f"{prefix}error": end.error}
 
 
-_REFERRED = {
-    name: (table, attrgetter(f"{name}_uid"), f"{name}_id")
+_Reference = tuple[Table, Callable[[Any], str], str]
+# A message's; the first is a segment's, the first two an exchange's.
+_IN_EXCHANGE: Sequence[_Reference] = [
+    (table, attrgetter(f"{name}_uid"), f"{name}_id")
     for name, table in (("conversation", conversations), ("segment", segments), ("exchange", exchanges))
-}
+]
 # Of a message's row, its entry's has these as well.
 _SHARED = ("conversation_id", "segment_id", "exchange_id", "role", "author", "trust", "created_at", "position")
 _conversation_row, _segment_row = writer(Conversation, conversations), writer(Segment, segments)

@@ -9,9 +9,10 @@ from functools import cache
 from operator import itemgetter
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, Table, insert
+from sqlalchemy import Boolean, ColumnElement, Connection, Float, Select, Table, insert
 from sqlalchemy.engine import Dialect
 from sqlalchemy.sql.expression import ClauseElement
+from sqlalchemy.types import TypeEngine
 
 # As PostgreSQL numbers the one type of numbers that no column's type names exactly.
 _FLOAT8 = 701
@@ -94,12 +95,19 @@ class PlacedInsertion:
     given: Callable[[Mapping[str, Any]], Sequence[Any]]
     conversions: tuple[tuple[int, Callable[[Any], Any]], ...]
 
-    def bound(self, row_id: int, row: Mapping[str, Any]) -> list[Any]:
-        """The values of one row, as the driver takes them."""
-        values = [row_id, *self.given(row)]
+    def bound(self, row_id: int | None, row: Mapping[str, Any]) -> list[Any]:
+        """The values of one row, as the driver takes them; without an id it gets its own."""
+        values: list[Any] = [row_id, *self.given(row)]
         for place, convert in self.conversions:
             values[place] = convert(values[place])
         return values
+
+
+def _written_as(kind: TypeEngine[Any], dialect: Dialect) -> Callable[[Any], Any] | None:
+    """How a value of this type is bound; the driver itself takes numbers with a fraction, and a truth as a number."""
+    if isinstance(kind, Float):
+        return None
+    return int if isinstance(kind, Boolean) else kind.dialect_impl(dialect).bind_processor(dialect)
 
 
 @cache
@@ -107,7 +115,7 @@ def placed_insertion(table: Table, names: tuple[str, ...], dialect: Dialect) -> 
     """Insert a row of an id and these columns, two or more, in a dialect that binds by place."""
     made: Any = insert(table).compile(dialect=dialect, column_keys=("id", *names))
     order: list[str] = made.positiontup
-    processors = {name: bind.type.dialect_impl(dialect).bind_processor(dialect) for name, bind in made.binds.items()}
+    processors = {name: _written_as(bind.type, dialect) for name, bind in made.binds.items()}
     conversions = tuple((place, convert) for place, name in enumerate(order) if (convert := processors[name]))
     # Every table has it first.
     return PlacedInsertion(str(made), itemgetter(*order[1:]), conversions)

@@ -51,6 +51,10 @@ def to_microseconds(moment: datetime) -> int:
     return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
 
 
+def _since_1970(moment: datetime | None) -> int | None:
+    return None if moment is None else to_microseconds(moment)
+
+
 def interpret(convert: Callable[[Any], Any], value: Any) -> Any:
     """What a value of a row stands for; one that stands for nothing was damaged from outside."""
     try:
@@ -75,9 +79,9 @@ class Instant(TypeDecorator[datetime]):
     impl = BigInteger
     cache_ok = True
 
-    def process_bind_param(self, value: datetime | None, dialect: SQLDialect) -> int | None:
-        """To the database."""
-        return None if value is None else to_microseconds(value)
+    def bind_processor(self, dialect: SQLDialect) -> Callable[[datetime | None], int | None]:
+        """To the database; by `process_bind_param` it takes twice as long, and every row has a moment."""
+        return _since_1970
 
     def process_result_value(self, value: int | None, dialect: SQLDialect) -> datetime | None:
         """From the database."""

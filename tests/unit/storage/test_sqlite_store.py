@@ -232,6 +232,15 @@ class TestRefusals:
             _set(store, "red")
             assert get_setting(tx, "colour") == "green"
 
+    def test_the_log_is_copied_into_the_database_in_large_steps(self, store: SqliteStore, tmp_path: Path) -> None:
+        database, written = tmp_path / "harken.db", 0
+        size = database.stat().st_size
+        while database.stat().st_size == size and written < 40:
+            written += 1
+            _set(store, chr(ord("a") + written) * 1_000_000)
+        # Each copying waits for the disk twice; a log that grows for ever slows all readers.
+        assert 8 <= written <= 20
+
     def test_a_full_disk_is_named_and_leaves_the_store_whole(self, store: SqliteStore) -> None:
         keep(store, talk_of("c", "a zebra"))
         with store.reading() as tx:

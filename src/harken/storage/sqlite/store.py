@@ -47,7 +47,7 @@ from harken.storage.ports import AMONG, Question, Right, RowCount, Transaction, 
 from harken.storage.sqlite import counts, fulltext, indexed
 from harken.storage.sqlite.fulltext import Fts5Index
 from harken.storage.state import recount
-from harken.storage.statements import bare, bare_each, compiled, insertion, placed_insertion
+from harken.storage.statements import bare, bare_each, compiled, placed_insertion
 from harken.storage.tables import REPAIR
 from harken.text.words import day_in_words, spaced
 
@@ -61,6 +61,8 @@ _FUNCTION = "user-defined function"
 # Ctrl-C came while one of them ran; it comes in the main thread alone.
 _STOPPED = threading.Event()
 _STEP_SECONDS = 0.001
+# Pages in memory a connection: with more, searches and imports take as long. The log: docs/adr/0003.
+_PRAGMAS = "synchronous=NORMAL", "cache_size=-8192", "temp_store=MEMORY", "foreign_keys=OFF", "wal_autocheckpoint=4000"
 # The rest of an error's code says which kind of busy it is.
 _PRIMARY_CODE = 0xFF
 _COMPILER, _BY_PLACE = dialect(paramstyle="named"), dialect(paramstyle="qmark")
@@ -103,14 +105,13 @@ class SqliteDialect:
         """Likewise, with the ids that SQLite would take: nobody else makes rows while this transaction writes."""
         if not rows:
             return ()
+        placed = placed_insertion(table, tuple(rows[0]), _BY_PLACE)
         if len(rows) == 1:
-            made = insertion(table, tuple(rows[0]), _COMPILER)
-            return (_driver_of(connection).execute(made.text, made.bound(rows[0])).lastrowid or 0,)
+            return (_driver_of(connection).execute(placed.text, placed.bound(None, rows[0])).lastrowid or 0,)
         is_kept = table.dialect_options["sqlite"]["autoincrement"]
         newest = f"SELECT seq FROM sqlite_sequence WHERE name = '{table.name}'"
         found = bare(connection, newest if is_kept else f"SELECT max(id) FROM {table.name}")
         first = 1 + (found[0][0] or 0 if found else 0)
-        placed = placed_insertion(table, tuple(rows[0]), _BY_PLACE)
         bare_each(connection, placed.text, map(placed.bound, count(first), rows))
         return range(first, first + len(rows))
 
@@ -341,8 +342,7 @@ class SqliteStore:
         """A connection without SQLAlchemy, outside of any transaction."""
         raw = self._engine.raw_connection()
         try:
-            driver = raw.driver_connection
-            assert isinstance(driver, sqlite3.Connection)  # noqa: S101 - narrows the driver's type
+            driver: Any = raw.driver_connection
             yield driver
         finally:
             raw.close()
@@ -379,8 +379,7 @@ def _prepare(connection: sqlite3.Connection, _record: ConnectionPoolEntry) -> No
     connection.isolation_level = None
     for name, function in (("harken_words", spaced), ("harken_day", day_in_words)):
         connection.create_function(name, 1, _stoppable(function), deterministic=True)
-    # Of pages each connection keeps 8 MB: a daemon has several, and with 16 or 32 MB searches and imports take as long.
-    for pragma in ("synchronous=NORMAL", "cache_size=-8192", "temp_store=MEMORY", "foreign_keys=OFF"):
+    for pragma in _PRAGMAS:
         connection.execute(f"PRAGMA {pragma}")
 
 
