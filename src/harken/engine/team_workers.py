@@ -27,8 +27,9 @@ _SUMMARIES = tuple(name for name in WORKERS if name != EMBEDDINGS)
 # and then, for a signal may have been lost.
 _POLL_SECONDS, _RECENT_SECONDS, _EVERY_SECONDS = 5.0, 3600.0, 600.0
 _LOOKED_AGAIN_SECONDS = 30.0
-# What falls due by time alone is not looked for after each message.
-_PATIENCE_SECONDS = 5.0
+# What falls due by time alone is not looked for after each message, nor without a pause: looking through forty spaces
+# in which people talk takes seconds, and a tenth of the time is enough for it.
+_PATIENCE_SECONDS, _MOST_PATIENCE_SECONDS, _SHARE = 5.0, 60.0, 0.1
 _RETAINED_EVERY_SECONDS = 3600.0
 _KEPT_SOURCES = ("memory", "experience", "value")
 _FORGOTTEN_AT_ONCE = 1000
@@ -46,7 +47,8 @@ class SpacesWork:
         opened: opens a space.
         spaces: lists all of them.
         beside: called while nothing is to be done.
-        patience_seconds: how long signals are gathered before their spaces have a turn.
+        patience_seconds: how long signals are gathered before their spaces have a turn; longer where the turns before
+            took long.
     """
 
     name: str
@@ -60,6 +62,7 @@ class SpacesWork:
     _heard: dict[str, tuple[TeamSpace, float]] = field(default_factory=dict, init=False)
     _signalled: dict[str, TeamSpace] = field(default_factory=dict, init=False)
     _signalled_at: float = field(default=0.0, init=False)
+    _spent: float = field(default=0.0, init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
     _looked_at: float = field(default=-_EVERY_SECONDS, init=False)
     _again_at: float = field(default=0.0, init=False)
@@ -78,7 +81,10 @@ class SpacesWork:
                 if not self._turns:
                     break
                 space = self._turns.pop(next(iter(self._turns)))
-            if done := self._batch(space):
+            began = time.monotonic()
+            done = self._batch(space)
+            self._spent += time.monotonic() - began
+            if done:
                 with self._lock:
                     self._turns.setdefault(space.id, space)
                 return done
@@ -97,11 +103,11 @@ class SpacesWork:
     def _look(self) -> None:
         """Let all spaces have a turn now and then, and sooner those in which something was said."""
         now = time.monotonic()
-        if now - self._signalled_at >= self.patience_seconds:
+        if now - self._signalled_at >= self._patience():
             with self._lock:
                 for space in self._signalled.values():
                     self._turns.setdefault(space.id, space)
-                self._signalled, self._signalled_at = {}, now
+                self._signalled, self._signalled_at, self._spent = {}, now, 0.0
         if now - self._looked_at >= _EVERY_SECONDS:
             self._looked_at = now
             found = self.spaces()
@@ -115,6 +121,11 @@ class SpacesWork:
         with self._lock:
             for space in found:
                 self._turns.setdefault(space.id, space)
+
+    def _patience(self) -> float:
+        if not self.patience_seconds:
+            return 0.0
+        return min(max(self.patience_seconds, self._spent / _SHARE), _MOST_PATIENCE_SECONDS)
 
     def waiting(self) -> int:
         """How many spaces wait for their turn."""
