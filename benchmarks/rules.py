@@ -89,7 +89,7 @@ def embedded() -> list[dict[str, Any]]:
         for path in sorted(HERE.glob("*.toml"))
         if path in LISTS or path.stem.startswith(("unasked_held_out", "short_messages"))
         for part, texts in tomllib.loads(path.read_text("utf-8")).items()
-        if part in ("rules", "not_rules", "small_talk", "ordinary")
+        if texts and part in ("rules", "not_rules", "small_talk", "ordinary")
     }
     rows = []
     for name, texts in lists.items():
