@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[2]
 OLD = "1759b81"
 TOKEN = "a-token-of-the-old-server-and-of-the-new-one"
 PATIENCE_SECONDS = 120.0
-CLIENTS, CALLS = 4, 24
+CLIENTS, CALLS = 4, 12
 
 
 @pytest.fixture(scope="module")

@@ -95,7 +95,7 @@ def test_threads_may_share_an_embedder(home: Path) -> None:
     shared = OnnxEmbedder(EmbedderOptions(home=home, threads=1))
     with ThreadPoolExecutor(8) as pool:
         results = list(
-            pool.map(lambda number: shared.embed_passages(TEXTS[number % 5 :] + TEXTS[: number % 5]), range(16))
+            pool.map(lambda number: shared.embed_passages(TEXTS[number % 5 :] + TEXTS[: number % 5]), range(8))
         )
     for number, vectors in enumerate(results):
         turned = np.roll(vectors, number % 5, axis=0)

@@ -121,7 +121,7 @@ def niceness() -> list[int]:
 
 def test_a_model_stops_between_two_small_runs_and_on_a_lowered_priority(tmp_path: Path, endless: None) -> None:
     embedder = OnnxEmbedder(EmbedderOptions(home=tmp_path, threads=2))
-    texts = [f"{QUESTION} {'It leaves from the old harbour. ' * number}" for number in range(40)]
+    texts = [f"{QUESTION} {'It leaves from the old harbour. ' * number}" for number in range(24)]
     plain = embedder.embed_passages(texts)
     with ThreadPoolExecutor(1) as pool:
         with FOREGROUND:
