@@ -90,7 +90,7 @@ class Choice(StrEnum):
         Raises:
             UsageError: it is none of them.
         """
-        if value not in list(cls):
+        if value not in cls._value2member_map_:
             raise UsageError(f"{value!r} is no {cls.__name__}. Give one of: {', '.join(cls)}")
         return cls(value)
 

@@ -382,9 +382,13 @@ class Recorder:
         return thread
 
     def stamp(self, message: Message) -> Message:
-        """The message as said at this moment."""
-        moment = self.now()
-        return replace(message, uid=new_uid(moment), created_at=moment)
+        """The message as said at this moment; `replace` takes three times as long."""
+        moment, said = self.now(), message
+        return Message(
+            new_uid(moment), said.conversation_uid, said.segment_uid, said.exchange_uid, said.role, said.type,
+            said.text, moment, said.author, said.trust, said.call_id, said.tool_name, said.external_id,
+            said.metadata, said.position,
+        )  # fmt: skip
 
     def prepare(self, uid: str, message: NewMessage) -> Message:
         """A message as it is kept in the conversation of that id, before it has its place there."""
