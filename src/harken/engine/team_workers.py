@@ -28,8 +28,10 @@ _SUMMARIES = tuple(name for name in WORKERS if name != EMBEDDINGS)
 _POLL_SECONDS, _RECENT_SECONDS, _EVERY_SECONDS = 5.0, 3600.0, 600.0
 _LOOKED_AGAIN_SECONDS = 30.0
 # What falls due by time alone is not looked for after each message, nor without a pause: looking through forty spaces
-# in which people talk takes seconds, and a tenth of the time is enough for it.
-_PATIENCE_SECONDS, _MOST_PATIENCE_SECONDS, _SHARE = 5.0, 60.0, 0.1
+# in which people talk takes seconds, and a tenth of the time is enough for it. Messages are embedded in half of the
+# time, for those that come meanwhile take no longer together.
+_PATIENCE_SECONDS, _MOST_PATIENCE_SECONDS = 5.0, 60.0
+_LOOKING_SHARE, _EMBEDDING_SHARE = 0.1, 0.5
 _RETAINED_EVERY_SECONDS = 3600.0
 _KEPT_SOURCES = ("memory", "experience", "value")
 _FORGOTTEN_AT_ONCE = 1000
@@ -47,8 +49,8 @@ class SpacesWork:
         opened: opens a space.
         spaces: lists all of them.
         beside: called while nothing is to be done.
-        patience_seconds: how long signals are gathered before their spaces have a turn; longer where the turns before
-            took long.
+        patience_seconds: how long signals are gathered, at the least, before their spaces have a turn.
+        share: of its time that it works where signals come all the while.
     """
 
     name: str
@@ -57,6 +59,7 @@ class SpacesWork:
     spaces: Callable[[], Sequence[TeamSpace]]
     beside: Callable[[], None] = lambda: None
     patience_seconds: float = 0.0
+    share: float = 1.0
     blocked_reason: str = field(default="", init=False)
     _turns: dict[str, TeamSpace] = field(default_factory=dict, init=False)
     _heard: dict[str, tuple[TeamSpace, float]] = field(default_factory=dict, init=False)
@@ -103,7 +106,9 @@ class SpacesWork:
     def _look(self) -> None:
         """Let all spaces have a turn now and then, and sooner those in which something was said."""
         now = time.monotonic()
-        if now - self._signalled_at >= self._patience():
+        if now - self._signalled_at >= max(
+            self.patience_seconds, min(self._spent / self.share, _MOST_PATIENCE_SECONDS)
+        ):
             with self._lock:
                 for space in self._signalled.values():
                     self._turns.setdefault(space.id, space)
@@ -121,11 +126,6 @@ class SpacesWork:
         with self._lock:
             for space in found:
                 self._turns.setdefault(space.id, space)
-
-    def _patience(self) -> float:
-        if not self.patience_seconds:
-            return 0.0
-        return min(max(self.patience_seconds, self._spent / _SHARE), _MOST_PATIENCE_SECONDS)
 
     def waiting(self) -> int:
         """How many spaces wait for their turn."""
@@ -161,8 +161,8 @@ class TeamWorkers:
             return
         ports = self.opened, self.spaces
         self._works = [
-            SpacesWork("team-embeddings", (EMBEDDINGS,), *ports),
-            SpacesWork("team-summaries", _SUMMARIES, *ports, self._retain, _PATIENCE_SECONDS),
+            SpacesWork("team-embeddings", (EMBEDDINGS,), *ports, share=_EMBEDDING_SHARE),
+            SpacesWork("team-summaries", _SUMMARIES, *ports, self._retain, _PATIENCE_SECONDS, _LOOKING_SHARE),
             SpacesWork("team-webhooks", (DELIVER,), *ports),
         ]
         self._workers = [Worker(work, _POLL_SECONDS) for work in self._works]

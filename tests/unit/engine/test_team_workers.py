@@ -35,7 +35,7 @@ def test_who_looks_long_for_summaries_that_fall_due_looks_seldom(
         now[0] += took
         return harken
 
-    work = SpacesWork("summaries", (EXCHANGE,), opened, lambda: (), patience_seconds=5.0)
+    work = SpacesWork("summaries", (EXCHANGE,), opened, lambda: (), patience_seconds=5.0, share=0.1)
     work.hear(SPACE)
     began = now[0]
     assert work.run_once() == 0
