@@ -58,8 +58,7 @@ def test_a_pdf_that_was_passed_over_is_read_once_the_extra_is_there(
     assert "0 files read, 1 unchanged" in cli("index", "docs", project).out
 
 
-@pytest.mark.parametrize("missing", ["tree_sitter", "tree_sitter_python"])
-@pytest.mark.parametrize("what", ["code", "all"])
+@pytest.mark.parametrize(("what", "missing"), [("code", "tree_sitter"), ("all", "tree_sitter_python")])
 def test_code_without_its_extra_is_one_line(
     cli: CommandLine, tmp_path: Path, project: Path, what: str, missing: str
 ) -> None:
