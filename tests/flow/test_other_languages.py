@@ -93,6 +93,17 @@ def test_what_comes_back_by_itself_crosses_languages_and_nothing_comes_for_small
         assert harken.auto_rag(session, nothing).items == ()
 
 
+def test_a_question_of_anything_is_answered_by_no_question_in_another_language(harken: Harken) -> None:
+    asked = "That looks awesome! Where did you get this tree?"
+    say(harken, *ENGLISH, asked)
+    harken.embed()
+    session = harken.chats.session("talk", "library")
+    # Who asks the same gets it back all the same.
+    for prompt, found in (("Welcher Baum trägt Bucheckern?", False), ("¿De dónde sacaste ese árbol?", True)):
+        assert (asked in [item.text for item in harken.auto_rag(session, prompt).items]) is found
+        assert bool(harken.chats.past(prompt).conversations) is found
+
+
 def test_a_coding_agents_prompt_in_russian_is_told_what_was_said_in_english_and_back(
     harken: Harken, tmp_path: Path
 ) -> None:

@@ -21,6 +21,7 @@ from harken.storage.ports import Holding, NearestIndex, RowScope, StoredSpace, T
 from harken.storage.projects import ProjectScope
 from harken.storage.records.marks import ratings_of
 from harken.text.shown import short_key
+from harken.text.traits import asking_share
 
 _ASSISTANT_CUES = frozenset({"you", "your"})
 _USER_CUES = frozenset({"i", "my", "me"})
@@ -32,6 +33,9 @@ RATED = "feedback"
 # BEAM's chats 1 to 5 was to be done by are among the nearest six, down to 0.46.
 _MOST_RULES, RULE_LEEWAY = 8, 0.15
 _LEEWAY_ABROAD = 0.2  # of what has another language, and the query's rare words
+# A question resembles questions of anything, most of all where only the second model compares them, and answers none:
+# what asks in so many of its sentences must be so much nearer.
+_ASKING_SHARE, _FOR_ASKING_ABROAD = 0.3, 0.05
 # What the query's words add to nearness where it has another language, and most answers could not have them.
 _WORDS_ABROAD = 0.3
 
@@ -238,8 +242,10 @@ class Candidates:
         if entry_id not in self.elsewhere:
             return gate
         if not self.elsewhere[entry_id]:
-            return replace(gate, raised=min(0.0, gate.raised))
-        return replace(gate, leeway=max(gate.leeway, _LEEWAY_ABROAD)) if gate.leeway else gate
+            lowered = replace(gate, raised=min(0.0, gate.raised))
+        else:
+            lowered = replace(gate, leeway=max(gate.leeway, _LEEWAY_ABROAD)) if gate.leeway else gate
+        return gate_for_asking(self, entry_id, lowered)
 
     def weigh(self, facts: Mapping[int, EntryFacts], now: datetime) -> None:
         """Score those that may come back."""
@@ -293,6 +299,14 @@ class Candidates:
             words = "; ".join(in_words(told[uid]) for uid in dict.fromkeys(uids) if uid in told)
             mine = self.reasons[entry_id]
             self.reasons[entry_id] = [replace(each, note=words) if each.name == RATED else each for each in mine]
+
+
+def gate_for_asking(found: Candidates, entry_id: int, gate: Gate) -> Gate:
+    """The gate for a candidate that asks, where it has another language than the query."""
+    if entry_id not in found.elsewhere or not gate.leeway:
+        return gate
+    is_asking = asking_share(found.facts[entry_id].traits) >= _ASKING_SHARE
+    return replace(gate, raised=gate.raised + _FOR_ASKING_ABROAD) if is_asking else gate
 
 
 def fuse_ranks(rankings: Sequence[Sequence[int]], k: int = 60) -> dict[int, float]:

@@ -15,7 +15,7 @@ from harken.log import Log
 from harken.model.conversations import Role, SearchScope, Trust, least_trusted
 from harken.model.lookups import PastConversation, PastExchange, Retrieval
 from harken.search.asked import AskedBefore, asked_before, askers_among, may_be_asked_again, objected
-from harken.search.candidates import Candidates, pass_strictly
+from harken.search.candidates import Candidates, gate_for_asking, pass_strictly
 from harken.search.newest import corrects
 from harken.search.places import Placed, best_of, place_exchanges, rank_conversations
 from harken.search.query import Query, asks_nothing, parse_query
@@ -430,7 +430,8 @@ class _PastSearch:
             if each.conversation_id not in conversations or entry_id in barred:
                 continue
             similarity, is_untrusted = found.similarity.get(entry_id), each.trust.is_untrusted
-            admitted = gate.admits(similarity, is_untrusted, entry_id in found.keyword)
+            asked_for = gate_for_asking(found, entry_id, gate)
+            admitted = asked_for.admits(similarity, is_untrusted, entry_id in found.keyword)
             if admitted is None:
                 self.rare = self.rare or RareWords.read(tx, self.query, scope)
                 is_elsewhere = entry_id in found.elsewhere

@@ -27,6 +27,7 @@ _BITS = {
 ASKS = 1 << sum(_BITS[name] for name in itertools.takewhile("asks".__ne__, _BITS))
 # Likewise the one that says that it states a rule.
 STATES = 1 << sum(_BITS[name] for name in itertools.takewhile("rules".__ne__, _BITS))
+_ASKING_SHIFT = sum(_BITS[name] for name in itertools.takewhile("asking".__ne__, _BITS))
 _TOKENS_SHIFT = sum(_BITS[name] for name in itertools.takewhile("tokens".__ne__, _BITS))
 _TOKENS_MOST = (1 << _BITS["tokens"]) - 1
 _SENTENCE = re.compile(r"\w[^.!?…。！？\n]*[.!?…。！？]?")
@@ -73,6 +74,11 @@ class Studied(NamedTuple):
     def tokens(self) -> int:
         """How many tokens the text has, 65,535 at most; 0 where it has no word, and was not counted."""
         return self.traits >> _TOKENS_SHIFT & _TOKENS_MOST
+
+
+def asking_share(traits: int) -> float:
+    """The share of a text's sentences that ask, 0 to 1, of its traits as one number."""
+    return (traits >> _ASKING_SHIFT & _SHARES) / _SHARES
 
 
 def study(text: str, by_person: bool) -> Studied:
