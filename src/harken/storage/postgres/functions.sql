@@ -203,14 +203,14 @@ BEGIN
             holders := few::text;
             RETURN NEXT;
         END IF;
-        -- Of a scope a single entry is expected, and the words would be made queries of anew for each that there is.
-        RETURN QUERY EXECUTE 'WITH q AS MATERIALIZED (
-                SELECT t.place::integer AS place, harken_own(phraseto_tsquery(''{schema}.harken'', t.word)) AS own
-                FROM unnest($3) WITH ORDINALITY AS t (word, place))
-            SELECT q.place, string_agg(w.entry_id::text, '','') FROM ' || said || ' w, q
+        -- Queries are made of the words before: of a scope a single entry is expected, and they would be for each.
+        RETURN QUERY EXECUTE 'SELECT q.place::integer, string_agg(w.entry_id::text, '','') FROM ' || said || ' w,
+                unnest($3) WITH ORDINALITY AS q (own, place)
             WHERE w.tenant = $1 AND (w.words @@ q.own) IS TRUE'
             || CASE WHEN scope = '' THEN '' ELSE ' AND (w.words @@ $2) IS TRUE' END || ' GROUP BY q.place'
-            USING name, nullif(scope, '')::tsquery, held_words;
+            USING name, nullif(scope, '')::tsquery, ARRAY(
+                SELECT harken_own(phraseto_tsquery('{schema}.harken', t.word))
+                FROM unnest(held_words) WITH ORDINALITY AS t (word, nth) ORDER BY t.nth);
         RETURN;
     END IF;
     FOR nth IN 1 .. cardinality(held_words) LOOP
