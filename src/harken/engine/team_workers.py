@@ -28,10 +28,8 @@ _SUMMARIES = tuple(name for name in WORKERS if name != EMBEDDINGS)
 _POLL_SECONDS, _RECENT_SECONDS, _EVERY_SECONDS = 5.0, 3600.0, 600.0
 _LOOKED_AGAIN_SECONDS = 30.0
 # What falls due by time alone is not looked for after each message, nor without a pause: looking through forty spaces
-# in which people talk takes seconds, and a tenth of the time is enough for it. Messages are embedded in half of the
-# time, for those that come meanwhile take no longer together.
-_PATIENCE_SECONDS, _MOST_PATIENCE_SECONDS = 5.0, 60.0
-_LOOKING_SHARE, _EMBEDDING_SHARE = 0.1, 0.5
+# in which people talk takes seconds, and a tenth of the time is enough for it.
+_PATIENCE_SECONDS, _MOST_PATIENCE_SECONDS, _LOOKING_SHARE = 5.0, 60.0, 0.1
 _RETAINED_EVERY_SECONDS = 3600.0
 _KEPT_SOURCES = ("memory", "experience", "value")
 _FORGOTTEN_AT_ONCE = 1000
@@ -161,7 +159,7 @@ class TeamWorkers:
             return
         ports = self.opened, self.spaces
         self._works = [
-            SpacesWork("team-embeddings", (EMBEDDINGS,), *ports, share=_EMBEDDING_SHARE),
+            SpacesWork("team-embeddings", (EMBEDDINGS,), *ports),
             SpacesWork("team-summaries", _SUMMARIES, *ports, self._retain, _PATIENCE_SECONDS, _LOOKING_SHARE),
             SpacesWork("team-webhooks", (DELIVER,), *ports),
         ]
