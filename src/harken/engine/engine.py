@@ -58,6 +58,7 @@ class Harken(Parts):
             StoreError: it was not kept; the call may be repeated, and with `once` never keeps it twice.
             UsageError: there is no such role or type.
         """
+        from harken.record.project import identify_project
         from harken.record.recorder import Batch, NewConversation, NewMessage
 
         who, kind = Role.of(role), MessageType.of(type)
@@ -74,11 +75,7 @@ class Harken(Parts):
             origin=once,
             metadata=metadata or {},
         )
-        project = None
-        if directory is not None:
-            from harken.record.project import identify_project
-
-            project = identify_project(directory)
+        project = identify_project(directory) if directory is not None else None
         place = NewConversation(channel, conversation, project=project)
         recorded = self.recorder.record([Batch(place, [message])])
         if recorded.known:

@@ -124,10 +124,7 @@ class Preparer:
     def prepare(
         self, uid: str, message: NewMessage, now: Callable[[], datetime] = lambda: datetime.now(UTC)
     ) -> Prepared:
-        """A message as it is kept in the conversation of that id: without secrets, recalled blocks and an exchange.
-
-        One that is said now has no id until it is stamped, when it is written.
-        """
+        """A message as it is kept in the conversation of that id: without secrets, recalled blocks and an exchange."""
         raw = without_recall(valid_utf8(message.text))
         moment = message.created_at or now()
         is_said_now = message.created_at is None and message.origin is None
