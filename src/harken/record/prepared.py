@@ -127,8 +127,9 @@ class Preparer:
         """A message as it is kept in the conversation of that id: without secrets, recalled blocks and an exchange."""
         raw = without_recall(valid_utf8(message.text))
         moment = message.created_at or now()
+        is_said_now = message.created_at is None and message.origin is None
         if message.origin is None:
-            own_uid = new_uid(moment)
+            own_uid = "" if is_said_now else new_uid(moment)
         else:
             parts = ("message", uid, message.origin, message.role.value, message.type.value, raw)
             own_uid = derived_uid(*parts, moment=message.origin_at)
@@ -146,7 +147,6 @@ class Preparer:
             trust=message.trust,
             **fields,
         )
-        is_said_now = message.created_at is None and message.origin is None
         studied = study(seen, is_text and message.role is Role.USER)
         return Prepared(whole, is_said_now, message.origin is not None, studied)
 

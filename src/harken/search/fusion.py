@@ -125,7 +125,8 @@ def features_of(known: Evidence, entry_ids: Sequence[int]) -> tuple[Floats, Floa
     traits = unpack([each.traits for each in facts])
     before = [beside.before for beside in around]
     cues, rarity = _Cues.of(known.query), _rarities(known.held)
-    mine, earlier = np.split(_holds(known.held, [*entry_ids, *before]), 2)
+    holds = _holds(known.held, [*entry_ids, *before])
+    mine, earlier = holds[: len(facts)], holds[len(facts) :]
     total = max(float(rarity.sum()), _LEAST_RARITY)
     meaning, least = _scaled(known.similarity, entry_ids)
     columns = {
@@ -269,10 +270,10 @@ def _rarities(held: Holding) -> Floats:
 
 def _holds(held: Holding, entry_ids: Sequence[int]) -> Floats:
     """Whether each entry has each of the words, `(entries, words)` float64 of 0 and 1."""
-    wanted, has = np.array(entry_ids), np.zeros((len(entry_ids), len(held.ids)))
+    wanted, has = np.array(entry_ids, dtype=np.int64), np.zeros((len(entry_ids), len(held.ids)))
     for column, ids in enumerate(held.ids.values()):
         if len(ids):
-            has[:, column] = ids[np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)] == wanted
+            has[:, column] = ids.take(ids.searchsorted(wanted), mode="clip") == wanted
     return has
 
 

@@ -59,7 +59,7 @@ _OWN = (Trust.OWNER.value, Trust.AGENT.value)
 
 def find_known(tx: Transaction, table: Table, uids: Sequence[str]) -> set[str]:
     """Which of the uids the table has."""
-    return {row[0] for row in bare_by(tx, table.c.uid, uids, table.c.uid)}
+    return {row[0] for row in bare_by(tx, table.c.uid, uids, table.c.uid)} if uids else set()
 
 
 def find_tombstones(tx: Transaction, uids: Iterable[str]) -> set[str]:

@@ -213,7 +213,8 @@ def count_up(tx: Transaction, amounts: Mapping[str, int]) -> None:
     """Add to counters, making those that are new."""
     # In one order everywhere, so that two writers never wait for each other.
     rows = [{"tenant": tx.tenant, "name": name, "value": amount} for name, amount in sorted(amounts.items())]
-    tx.dialect.execute_each(tx.connection, _count_up(tx.dialect), rows)
+    if rows:
+        tx.dialect.execute_each(tx.connection, _count_up(tx.dialect), rows)
 
 
 @cache

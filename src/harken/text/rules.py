@@ -19,7 +19,7 @@ from harken.text.words import STOP_WORDS, UNSPACED_RUN, WORD, content_terms, wor
 LOOKED_AT = 2_000
 _MOST_CHARS, _LEAST_CHARS, _MOST_RULES = 240, 4, 8
 _Find = Callable[[str], re.Match[str] | None]
-_SENTENCE = re.compile(r"\w(?:[^\n.!?;。！？；]|[.!?](?=[^\s.!?\"')\]]))*[.!?。！？]?")
+_SENTENCE = re.compile(r"\w(?:[^\n.!?;。！？；]+|[.!?](?=[^\s.!?\"')\]]))*[.!?。！？]?")
 _FOREIGN = re.compile(
     r"```.*?(?:```|\Z)|<([a-z][\w-]*)\b[^>\n]*>.*?(?:</\1>|\Z)|^[ \t]*(?:[>|][^\n]*|(?: {4}|\t)[^\n]*)$"
     r"|\"[^\"\n]{12,}\"|“[^”]{12,}”|«[^»]{12,}»|„[^“”\n]{12,}[“”]|「[^」]{4,}」",
@@ -84,6 +84,16 @@ def _languages() -> dict[str, tuple[frozenset[str], list[str], list[str], str]]:
     return languages
 
 
+@cache
+def _languages_of() -> dict[str, tuple[str, ...]]:
+    """Of each word the languages a rule of which may have no other of their words."""
+    of: dict[str, tuple[str, ...]] = {}
+    for language, (triggers, *_) in _languages().items():
+        for word in triggers:
+            of[word] = (*of.get(word, ()), language)
+    return of
+
+
 def _with_names(pattern: str, names: dict[str, str]) -> str:
     for name, value in names.items():
         pattern = pattern.replace(f"{{{name}}}", value)
@@ -132,10 +142,13 @@ def rules_in(text: str, words: Iterable[str] | None = None) -> list[tuple[int, i
     if "’" in said:
         said, words = said.replace("’", "'"), None
     known = set(words_in(said) if words is None else words)
+    heard = {language for word in known for language in _languages_of().get(word, ())}
+    if not said.isascii() and UNSPACED_RUN.search(said):
+        heard.add("")
     finders = [
         find
-        for language, (triggers, *_) in _languages().items()
-        if (not triggers.isdisjoint(known) if triggers else not said.isascii() and UNSPACED_RUN.search(said))
+        for language, (triggers, *_) in (_languages().items() if heard else ())
+        if (language if triggers else "") in heard
         for find in _finders(language, said)
     ]
     if not finders or len(said) != len(text[:LOOKED_AT]):

@@ -135,7 +135,11 @@ def unpack(packed: Sequence[int]) -> Traits:
     # Here, for whoever opens a store imports this module, and few of them rank.
     import numpy as np
 
-    most = np.array(_MOST)
-    values = (np.array(packed, dtype=np.int64)[:, None] >> np.array(_SHIFTS)) & most
-    # What is no count is a share of its most.
-    return Traits(*np.where(most > _SHARES, np.log1p(values), values / most).T)
+    most = np.array(_MOST)[:, None]
+    values = np.array(packed, dtype=np.int64) >> np.array(_SHIFTS)[:, None] & most
+    told: NDArray[np.float64] = values / most
+    for place, each in enumerate(_MOST):
+        # What is no count is a share of its most.
+        if each > _SHARES:
+            np.log1p(values[place], out=told[place])
+    return Traits(*told)

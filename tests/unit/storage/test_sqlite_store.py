@@ -218,6 +218,22 @@ class TestRefusals:
         other.close()
         assert len(naps) == 3
 
+    def test_a_connection_serves_on_unless_its_transaction_failed(self, store: SqliteStore) -> None:
+        with store.reading() as tx:
+            first = tx.connection
+
+        def fail() -> None:
+            with store.writing() as tx:
+                assert tx.connection is first
+                set_setting(tx, "colour", "green")
+                raise LookupError("none")
+
+        with pytest.raises(LookupError):
+            fail()
+        with store.reading() as tx:
+            assert tx.connection is not first
+            assert get_setting(tx, "colour") is None
+
     def test_a_reader_waits_for_no_writer(self, store: SqliteStore, database: Path) -> None:
         _set(store, "green")
         with locked(database) as other:

@@ -17,24 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import quote
 
-from sqlalchemy import (
-    URL,
-    BindParameter,
-    ClauseElement,
-    ColumnElement,
-    Connection,
-    Engine,
-    FromClause,
-    Insert,
-    Table,
-    Text,
-    bindparam,
-    create_engine,
-    event,
-    func,
-    select,
-    text,
-)
+from sqlalchemy import URL, Text, bindparam, create_engine, event, func, select, text
 from sqlalchemy.dialects.sqlite import dialect, insert
 from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import DBAPIError
@@ -52,6 +35,8 @@ from harken.storage.tables import REPAIR
 from harken.text.words import day_in_words, spaced
 
 if TYPE_CHECKING:
+    from sqlalchemy import BindParameter, ClauseElement, ColumnElement, Connection, Engine, FromClause, Insert, Table
+
     from harken.storage.sqlite.vectors import ScopedNearest
 
 BUSY_TIMEOUT_SECONDS = 5.0
@@ -61,6 +46,8 @@ _FUNCTION = "user-defined function"
 # Ctrl-C came while one of them ran; it comes in the main thread alone.
 _STOPPED = threading.Event()
 _STEP_SECONDS = 0.001
+# So many connections stay open without a transaction.
+_MOST_IDLE = 8
 # Pages in memory a connection: with more, searches and imports take as long. The log: docs/adr/0003.
 _PRAGMAS = "synchronous=NORMAL", "cache_size=-8192", "temp_store=MEMORY", "foreign_keys=OFF", "wal_autocheckpoint=4000"
 # The rest of an error's code says which kind of busy it is.
@@ -162,6 +149,7 @@ class SqliteStore:
         # One connection serves a store in memory, so its transactions take turns.
         self._turn = threading.RLock() if self.path is None else nullcontext()
         self._writers = threading.Lock()
+        self._idle: list[Connection] = []
         self._place = str(self.path or "The store in memory")
         self.is_read_only = path is not None and _is_read_only(path)
         if path is not None:
@@ -187,24 +175,35 @@ class SqliteStore:
     @contextmanager
     def reading(self) -> Iterator[Transaction]:
         """A consistent view that writes nothing."""
-        with self._turn, self._damage_told(), translated(self._place), self._engine.begin() as connection:
-            _begin(connection, to_write=False)
-            yield Transaction(connection, self.tenant, self.text, self._dialect)
+        with self._turn, self._damage_told(), translated(self._place), self._begun(to_write=False) as tx:
+            yield tx
 
     @contextmanager
     def writing(self, of: Sequence[str] | None = None) -> Iterator[Transaction]:
         """A transaction that holds the write lock from its start; there is one lock for everything."""
         if self.is_read_only:
             raise StoreReadOnlyError(f"{self._place} cannot be written: it may only be read. {_ANOTHER_HOME}")
-        with (
-            self._turn,
-            self._damage_told(),
-            translated(self._place),
-            self._own_turn(),
-            self._engine.begin() as connection,
-        ):
-            _begin(connection, to_write=True)
-            yield Transaction(connection, self.tenant, self.text, self._dialect)
+        with self._turn, self._damage_told(), translated(self._place), self._own_turn(), self._begun(True) as tx:
+            yield tx
+
+    @contextmanager
+    def _begun(self, to_write: bool) -> Iterator[Transaction]:
+        """A transaction on one of the open connections: to take one from the pool takes a twelfth of a record."""
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            connection = self._engine.connect()
+        is_sound = False
+        try:
+            with connection.begin():
+                _begin(connection, to_write)
+                yield Transaction(connection, self.tenant, self.text, self._dialect)
+            is_sound = True
+        finally:
+            if is_sound and len(self._idle) < _MOST_IDLE:
+                self._idle.append(connection)
+            else:
+                connection.close()
 
     @contextmanager
     def _own_turn(self) -> Iterator[None]:
@@ -290,6 +289,8 @@ class SqliteStore:
         """Keep what was derived, give every connection back."""
         if "nearest" in vars(self):
             self.nearest.save()
+        while self._idle:
+            self._idle.pop().close()
         self._engine.dispose()
 
     def _prepare(self) -> None:
