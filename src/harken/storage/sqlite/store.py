@@ -46,7 +46,7 @@ _FUNCTION = "user-defined function"
 # Ctrl-C came while one of them ran; it comes in the main thread alone.
 _STOPPED = threading.Event()
 _STEP_SECONDS = 0.001
-# So many connections stay open without a transaction.
+# So many connections stay open without a transaction, beside one of the pool's.
 _MOST_IDLE = 8
 # Pages in memory a connection: with more, searches and imports take as long. The log: docs/adr/0003.
 _PRAGMAS = "synchronous=NORMAL", "cache_size=-8192", "temp_store=MEMORY", "foreign_keys=OFF", "wal_autocheckpoint=4000"
@@ -149,7 +149,7 @@ class SqliteStore:
         # One connection serves a store in memory, so its transactions take turns.
         self._turn = threading.RLock() if self.path is None else nullcontext()
         self._writers = threading.Lock()
-        self._idle: list[Connection] = []
+        self._idle, self._most_idle = list["Connection"](), _MOST_IDLE
         self._place = str(self.path or "The store in memory")
         self.is_read_only = path is not None and _is_read_only(path)
         if path is not None:
@@ -200,7 +200,7 @@ class SqliteStore:
                 yield Transaction(connection, self.tenant, self.text, self._dialect)
             is_sound = True
         finally:
-            if is_sound and len(self._idle) < _MOST_IDLE:
+            if is_sound and len(self._idle) < self._most_idle:
                 self._idle.append(connection)
             else:
                 connection.close()
@@ -286,9 +286,10 @@ class SqliteStore:
         """No-op: an embedded store has nobody who could pass a signal on."""
 
     def close(self) -> None:
-        """Keep what was derived, give every connection back."""
+        """Keep what was derived, give every connection back; those that other threads use as soon as they are done."""
         if "nearest" in vars(self):
             self.nearest.save()
+        self._most_idle = 0
         while self._idle:
             self._idle.pop().close()
         self._engine.dispose()
@@ -357,7 +358,6 @@ def _is_read_only(path: Path) -> bool:
 
 def _make_engine(path: Path | None, is_read_only: bool) -> Engine:
     """An engine on a file, or in memory, whose connections are prepared; nothing is opened yet."""
-    in_memory = path is None
     # Not put together as text: a path may hold what means something in a URL.
     url = URL.create("sqlite", database=None if path is None else str(path))
     if path is not None and is_read_only:
@@ -367,9 +367,9 @@ def _make_engine(path: Path | None, is_read_only: bool) -> Engine:
         url = URL.create("sqlite", database=f"file:{quote(str(path))}", query={**how, "uri": "true"})
     engine = create_engine(
         url,
-        poolclass=StaticPool if in_memory else QueuePool,
+        poolclass=StaticPool if path is None else QueuePool,
         connect_args={"check_same_thread": False, "timeout": BUSY_TIMEOUT_SECONDS},
-        **({} if in_memory else {"pool_size": 8, "max_overflow": 56, "pool_use_lifo": True}),
+        **({} if path is None else {"pool_size": 1, "max_overflow": 63}),
     )
     event.listen(engine, "connect", _prepare)
     event.listen(engine, "handle_error", _survive_ctrl_c)
