@@ -12,6 +12,7 @@ from harken.config.sections import AutoRagConfig, SearchConfig
 from harken.engine import Harken
 from harken.engine.team import Team
 from harken.errors import KeyRefusedError
+from harken.model.arguments import MODES
 from harken.record.ids import conversation_uid
 from harken.search.recall import AutoRag, Recall
 from harken.search.session import SearchSessions
@@ -87,6 +88,21 @@ def test_a_search_takes_one_beside_the_model_and_one_behind(harken: Harken, trip
     assert told == [2]
     assert [(hit.entry.id, hit.score) for hit in again.hits] == [(hit.entry.id, hit.score) for hit in first.hits]
     assert SAID[0] in [hit.entry.text for hit in again.hits[:2]]
+
+
+def test_a_search_by_words_or_by_meaning_alone_asks_for_nothing_of_the_other(harken: Harken, trips: RoundTrips) -> None:
+    asked, found = {}, {}
+    for mode in MODES:
+        first = harken.search("where does the heron nest", mode=mode)
+        before = trips.statements
+        with trips.counted() as told:
+            found[mode] = harken.search("where does the heron nest", mode=mode).hits
+        asked[mode] = trips.statements - before
+        assert told[0] <= 2
+        assert [hit.entry.id for hit in found[mode]] == [hit.entry.id for hit in first.hits]
+    assert asked["semantic"] == asked["hybrid"] - 1
+    assert asked["keyword"] <= asked["hybrid"] - 2
+    assert all(SAID[0] in [hit.entry.text for hit in hits] for hits in found.values())
 
 
 def test_what_was_said_since_is_found_by_a_search_that_looks_ahead(harken: Harken, trips: RoundTrips) -> None:
