@@ -242,10 +242,10 @@ class TeamMemory(Harken):
     def memories(self) -> Memories:
         """What was saved on purpose, in all spaces that may be read."""
         from harken.engine.team_lookups import TeamMemories
-        from harken.sources.memories.duplicates import MeaningComparison
         from harken.sources.memories.memories import Memories
 
-        ports = self.store, self.recorder, self._search_here, MeaningComparison(self.store, self.spaces)
+        # The space's own comparison: it has the vectors of what waits to be embedded, from one request to the next.
+        ports = self.store, self.recorder, self._search_here, self._base.memories.compare
         return Memories(*ports) if self.reach is None else TeamMemories(*ports, self.reach)
 
     def _search_here(self, query: str, scope: SearchScope, limit: int, mode: str, **seen: Any) -> SearchResult:
