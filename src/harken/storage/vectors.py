@@ -16,6 +16,7 @@ from sqlalchemy import (
     Row,
     Select,
     Text,
+    Update,
     and_,
     bindparam,
     case,
@@ -29,7 +30,17 @@ from sqlalchemy import (
     update,
 )
 
-from harken.storage.ports import Dialect, Question, StoredSpace, Transaction, batches, rows_among, rows_in
+from harken.storage.ports import (
+    AMONG,
+    Dialect,
+    Question,
+    StoredSpace,
+    Transaction,
+    asked_by,
+    batches,
+    rows_among,
+    rows_in,
+)
 from harken.storage.state import count_up
 from harken.storage.tables import (
     conversations,
@@ -107,9 +118,10 @@ def put_vectors(
     Returns:
         How many were new.
     """
-    mine = vectors.c.space_id == space.id
-    present = set(tx.connection.scalars(tx.select(vectors.c.entry_id).where(mine, vectors.c.entry_id.in_(entry_ids))))
-    alive = set(tx.connection.scalars(tx.select(entries.c.id).where(entries.c.id.in_(entry_ids))))
+    of_space, among = {"of_tenant": tx.tenant, "of_space": space.id}, {AMONG: tx.dialect.listing(entry_ids)}
+    questions = (_having(tx.dialect), {**of_space, **among}), asked_by(tx, entries.c.id, entry_ids, entries.c.id)
+    tx.dialect.foresee(tx.connection, *questions)
+    present, alive = ({row[0] for row in tx.dialect.bare_rows(tx.connection, *each)} for each in questions)
     rows = [
         {"entry_id": entry_id, "space_id": space.id, "vector": pack(row)}
         for entry_id, row in zip(entry_ids, matrix, strict=True)
@@ -117,8 +129,20 @@ def put_vectors(
     ]
     tx.insert(vectors, rows)
     if not is_second:
-        tx.update(entries, entries.c.id.in_(entry_ids), space_id=space.id)
+        tx.dialect.execute_each(tx.connection, _settled(tx.dialect), [{**of_space, **among}])
     return len(rows)
+
+
+@cache
+def _having(dialect: Dialect) -> Select[Any]:
+    mine = vectors.c.tenant == _OF_TENANT, vectors.c.space_id == bindparam("of_space")
+    return select(vectors.c.entry_id).where(*mine, dialect.among(vectors.c.entry_id))
+
+
+@cache
+def _settled(dialect: Dialect) -> Update:
+    mine = entries.c.tenant == _OF_TENANT, dialect.among(entries.c.id)
+    return update(entries).where(*mine).values(space_id=bindparam("of_space"))
 
 
 def settle_without_vector(tx: Transaction, entry_ids: Sequence[int]) -> None:
