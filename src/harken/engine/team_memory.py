@@ -11,16 +11,7 @@ from typing import TYPE_CHECKING, Any
 from harken.engine.engine import Harken
 from harken.engine.parts import lazy_part
 from harken.errors import ForeignRecordError, SpaceReadOnlyError
-from harken.model.conversations import (
-    Conversation,
-    CoreFact,
-    Event,
-    Labelled,
-    Message,
-    Role,
-    SavedRecord,
-    Tombstone,
-)
+from harken.model.conversations import Conversation, CoreFact, Event, Labelled, Message, Role, SavedRecord, Tombstone
 from harken.model.marks import Rated
 from harken.model.team import Access, Speaker, TeamSpace
 from harken.storage.ports import Store, Transaction

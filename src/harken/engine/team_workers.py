@@ -59,6 +59,7 @@ class SpacesWork:
     patience_seconds: float = 0.0
     share: float = 1.0
     blocked_reason: str = field(default="", init=False)
+    is_drained: bool = field(default=False, init=False)
     _turns: dict[str, TeamSpace] = field(default_factory=dict, init=False)
     _heard: dict[str, tuple[TeamSpace, float]] = field(default_factory=dict, init=False)
     _signalled: dict[str, TeamSpace] = field(default_factory=dict, init=False)
@@ -127,11 +128,6 @@ class SpacesWork:
         with self._lock:
             for space in found:
                 self._turns.setdefault(space.id, space)
-
-    @property
-    def is_drained(self) -> bool:
-        """Whether no space waits for its turn."""
-        return not self.waiting()
 
     def waiting(self) -> int:
         """How many spaces wait for their turn."""

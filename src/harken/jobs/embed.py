@@ -69,11 +69,6 @@ class LanguageWork(Job[Claimed, Vectors]):
     row = "entry_id"
     locks = ()
 
-    @property
-    def is_drained(self) -> bool:
-        """Whether looking again would find nothing."""
-        return self.took_all and self._finished
-
     def _count(self, tx: Transaction) -> int:
         return count_without_second(tx, tuple(self.spaces.values()))
 
@@ -83,7 +78,7 @@ class LanguageWork(Job[Claimed, Vectors]):
         limits = self.owner, self.batch_size, self.now(), self.lease_seconds
         claimed = claim_second(tx, tuple(self.spaces.values()), self._after - _LATE, *limits)
         self._after = max([self._after, *(item.entry_id for item in claimed)])
-        self.took_all = len(claimed) < self.batch_size and not self.has_failed
+        self.is_drained = len(claimed) < self.batch_size and self._finished
         return [claimed] if claimed else []
 
     def _make(self, items: list[Claimed]) -> Sequence[Vectors]:
@@ -148,13 +143,10 @@ class EmbedWork(Job[Claimed, "Vectors | None"]):
     def run_once(self) -> int:
         """Do one batch; how many items were taken on, well or not, 0 when there is nothing to do now."""
         done = super().run_once()
-        return done + (self.second.run_once() if self.second and (self.took_all or not done) else 0)
-
-    @property
-    def is_drained(self) -> bool:
-        """Whether looking again would find nothing, nor anything to do once nothing is found."""
-        is_settled = self.space.state == "active" and self.stored - self._indexed < _WORTH_INDEXING
-        return self.took_all and is_settled and (self.second is None or self.second.is_drained)
+        if self.second and (self.is_drained or not done):
+            done += self.second.run_once()
+            self.is_drained = self.is_drained and self.second.is_drained
+        return done
 
     def waiting(self) -> int:
         """Count the items that are still to be done."""
@@ -172,7 +164,9 @@ class EmbedWork(Job[Claimed, "Vectors | None"]):
     def _claim(self, tx: Transaction, rows: Sequence[int]) -> list[list[Claimed]]:
         limits = self.batch_size, self.now(), self.lease_seconds, self.max_retries
         claimed = claim_unembedded(tx, self.space, self.owner, *limits)
-        self.took_all = len(claimed) < self.batch_size and not self.has_failed
+        # What is to be done once nothing is found is done first.
+        is_settled = self.space.state == "active" and self.stored - self._indexed < _WORTH_INDEXING
+        self.is_drained = len(claimed) < self.batch_size and is_settled
         return [claimed] if claimed else []
 
     def _make(self, items: list[Claimed]) -> Sequence[Vectors | None]:

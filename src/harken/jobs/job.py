@@ -35,7 +35,8 @@ Made = TypeVar("Made")
 # How long a job that the day's limit stops waits before it looks again.
 _LIMIT_POLL = timedelta(minutes=10)
 _PATIENCE_SECONDS = 0.5
-_DEAD_EVERY_SECONDS = 1.0
+# What processes had leased that no longer run is looked for so often.
+_RELEASED_EVERY_SECONDS = 1.0
 # After these no other call can succeed now either.
 _STOPS = (EndpointError, SpendLimitError)
 _log = Log(__name__)
@@ -107,8 +108,7 @@ class Job(ABC, Generic[Item, Made]):
         is_paused: only what needs no model is wanted: an endpoint fails, or the day's money is spent.
         max_retries: how often an item that fails is tried again before it is given up.
         stored: results that were kept so far.
-        took_all: the last batch was all there was to be done; told by work that is looked for behind each message.
-        has_failed: something has, since nothing was found the last time.
+        is_drained: the last batch was all there was; told by work that is looked for behind each message.
         blocked_by: the failure because of which nothing is done at present.
     """
 
@@ -122,19 +122,13 @@ class Job(ABC, Generic[Item, Made]):
     is_paused = False
     max_retries = len(BACKOFF_SECONDS)
     stored = 0
-    took_all = False
-    has_failed = False
+    is_drained = False
     blocked_by: HarkenError | None = None
 
     def __post_init__(self) -> None:
         self.owner = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
         self.outage = Outage()
-        self._dead_looked_for = -math.inf
-
-    @property
-    def is_drained(self) -> bool:
-        """Whether looking again would find nothing, but for what is signalled, or falls due, later."""
-        return self.took_all
+        self._released_at = -math.inf
 
     @property
     def blocked_reason(self) -> str:
@@ -152,7 +146,6 @@ class Job(ABC, Generic[Item, Made]):
         if not portions and not self.is_paused:
             if self.blocked_by and not self.waiting():
                 self.blocked_by = None
-            self.has_failed = False
             self._idle()
         return sum(map(len, portions))
 
@@ -202,18 +195,13 @@ class Job(ABC, Generic[Item, Made]):
     def _lease(self) -> list[list[Item]]:
         for rows in self._candidates():
             with self.store.writing(of=()) as tx:
-                self._release_dead(tx)
+                if time.monotonic() - self._released_at >= _RELEASED_EVERY_SECONDS:
+                    self._released_at = time.monotonic()
+                    for owner in filter(is_dead, jobs.lease_owners(tx, self.name)):
+                        jobs.release(tx, self.name, owner)
                 if portions := self._claim(tx, rows):
                     return portions
         return []
-
-    def _release_dead(self, tx: Transaction) -> None:
-        """Give back what processes have leased that no longer run; a second later at most."""
-        now = time.monotonic()
-        if now - self._dead_looked_for >= _DEAD_EVERY_SECONDS:
-            self._dead_looked_for = now
-            for owner in filter(is_dead, jobs.lease_owners(tx, self.name)):
-                jobs.release(tx, self.name, owner)
 
     def _do(self, items: list[Item]) -> bool:
         """Make and keep a portion, all or nothing; whether the rest of the batch may be tried."""
@@ -238,7 +226,7 @@ class Job(ABC, Generic[Item, Made]):
 
     def _failed(self, items: list[Item], error: HarkenError, asked_at: datetime) -> bool:
         """Note a failure; whether the rest of the batch may be tried."""
-        self.took_all, self.has_failed = False, True
+        self.is_drained = False
         _log.warning("job_failed", work=self.name, items=len(items), error_class=type(error).__name__)
         until = None
         if isinstance(error, SpendLimitError):
@@ -457,8 +445,7 @@ class SwitchedWork:
         if self.is_wanted:
             return True
         with self.store.reading() as tx:
-            tx.dialect.end_with(tx.connection, jobs.enabled_question(tx, self.name))
-            return jobs.is_enabled(tx, self.name)
+            return jobs.is_enabled(tx, self.name, is_last=True)
 
     def _note(self, reason: str) -> None:
         self.blocked_reason = reason

@@ -14,14 +14,7 @@ from harken.providers.embedder import Reranker
 from harken.search.candidates import RULE_LEEWAY, Candidates, labelled, other_project, pass_strictly, trust_factor
 from harken.search.fusion import REORDERED
 from harken.search.newest import newest_first
-from harken.search.query import (
-    Query,
-    best_passage,
-    distinctive_terms,
-    is_bare_question,
-    parse_query,
-    share_held,
-)
+from harken.search.query import Query, best_passage, distinctive_terms, is_bare_question, parse_query, share_held
 from harken.search.relevance import Gate
 from harken.search.session import NOTHING_RECORDED, Guess, QueryVector, SearchSession, SearchSessions
 from harken.search.spread import Several, led_to, searched_for
@@ -159,12 +152,7 @@ def _of_others(session: SearchSession, query: Query, scope: SearchScope, limit: 
 
 
 def _search(
-    session: SearchSession,
-    query: Query,
-    scope: SearchScope,
-    limit: int,
-    mode: str,
-    others: Collection[int] = (),
+    session: SearchSession, query: Query, scope: SearchScope, limit: int, mode: str, others: Collection[int] = ()
 ) -> SearchResult:
     """More hits than wanted, for the cross-encoder chooses among them; only of `others`, projects, if there are any."""
     config, several = session.config, Several.asked_by(query)
@@ -176,7 +164,7 @@ def _search(
     if mode != "keyword":
         session.begin(query)
     with session.view.reading() as tx:
-        found = _within(tx, session, query, scope, limit, mode, others)
+        found = _within(session, query, scope, limit, mode, others)
         if mode != "semantic":
             found.find_words(tx, query.quote)
             # Here, for the model is still at work; a server is asked for their facts together with those of the near.
@@ -203,24 +191,20 @@ def _search(
 
 
 def _within(
-    tx: Transaction,
-    session: SearchSession,
-    query: Query,
-    scope: SearchScope,
-    limit: int,
-    mode: str,
-    others: Collection[int],
+    session: SearchSession, query: Query, scope: SearchScope, limit: int, mode: str, others: Collection[int]
 ) -> Candidates:
     """Candidates of a scope, of whose words a server is asked by one message."""
-    config, rows = session.config, row_scope(tx, scope)
-    if not config.include_untrusted:
-        rows = replace(rows, without_untrusted=True)
-    rows = rows if others else session.projects.inside(rows)
-    found = Candidates(query, config, rows, max(limit, config.candidates))
-    if tx.dialect.is_remote:
-        if not others:
-            session.note(scope, Guess(rows))
-        _foresee(tx, session, found, mode)
+    config = session.config
+    with session.view.reading() as tx:
+        rows = row_scope(tx, scope)
+        if not config.include_untrusted:
+            rows = replace(rows, without_untrusted=True)
+        rows = rows if others else session.projects.inside(rows)
+        found = Candidates(query, config, rows, max(limit, config.candidates))
+        if tx.dialect.is_remote:
+            if not others:
+                session.note(scope, Guess(rows))
+            _foresee(tx, session, found, mode)
     return found
 
 

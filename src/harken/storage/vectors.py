@@ -16,7 +16,6 @@ from sqlalchemy import (
     Row,
     Select,
     Text,
-    Update,
     and_,
     bindparam,
     case,
@@ -30,17 +29,7 @@ from sqlalchemy import (
     update,
 )
 
-from harken.storage.ports import (
-    AMONG,
-    Dialect,
-    Question,
-    StoredSpace,
-    Transaction,
-    asked_by,
-    batches,
-    rows_among,
-    rows_in,
-)
+from harken.storage.ports import Dialect, Question, StoredSpace, Transaction, among_these, batches, rows_among, rows_in
 from harken.storage.state import count_up
 from harken.storage.tables import (
     conversations,
@@ -118,10 +107,10 @@ def put_vectors(
     Returns:
         How many were new.
     """
-    of_space, among = {"of_tenant": tx.tenant, "of_space": space.id}, {AMONG: tx.dialect.listing(entry_ids)}
-    questions = (_having(tx.dialect), {**of_space, **among}), asked_by(tx, entries.c.id, entry_ids, entries.c.id)
-    tx.dialect.foresee(tx.connection, *questions)
-    present, alive = ({row[0] for row in tx.dialect.bare_rows(tx.connection, *each)} for each in questions)
+    *questions, settled = _of_these(tx.dialect)
+    named = {**among_these(tx, settled, entry_ids)[1], "of_space": space.id}
+    tx.dialect.foresee(tx.connection, *((each, named) for each in questions))
+    present, alive = ({row[0] for row in tx.dialect.bare_rows(tx.connection, each, named)} for each in questions)
     rows = [
         {"entry_id": entry_id, "space_id": space.id, "vector": pack(row)}
         for entry_id, row in zip(entry_ids, matrix, strict=True)
@@ -129,20 +118,18 @@ def put_vectors(
     ]
     tx.insert(vectors, rows)
     if not is_second:
-        tx.dialect.execute_each(tx.connection, _settled(tx.dialect), [{**of_space, **among}])
+        tx.dialect.execute_each(tx.connection, settled, [named])
     return len(rows)
 
 
 @cache
-def _having(dialect: Dialect) -> Select[Any]:
-    mine = vectors.c.tenant == _OF_TENANT, vectors.c.space_id == bindparam("of_space")
-    return select(vectors.c.entry_id).where(*mine, dialect.among(vectors.c.entry_id))
-
-
-@cache
-def _settled(dialect: Dialect) -> Update:
-    mine = entries.c.tenant == _OF_TENANT, dialect.among(entries.c.id)
-    return update(entries).where(*mine).values(space_id=bindparam("of_space"))
+def _of_these(dialect: Dialect) -> tuple[Any, Any, Any]:
+    """What tells those of entries with a vector in a space, and those that are there; what marks them with it."""
+    having = vectors.c.tenant == _OF_TENANT, vectors.c.space_id == bindparam("of_space")
+    there = entries.c.tenant == _OF_TENANT, dialect.among(entries.c.id)
+    present = select(vectors.c.entry_id).where(*having, dialect.among(vectors.c.entry_id))
+    settled = update(entries).where(*there).values(space_id=bindparam("of_space"))
+    return present, select(entries.c.id).where(*there), settled
 
 
 def settle_without_vector(tx: Transaction, entry_ids: Sequence[int]) -> None:

@@ -8,23 +8,9 @@ from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
 
-from sqlalchemy import (
-    ColumnElement,
-    Delete,
-    Insert,
-    Select,
-    Text,
-    and_,
-    bindparam,
-    case,
-    delete,
-    func,
-    literal_column,
-    or_,
-    select,
-)
+from sqlalchemy import ColumnElement, Insert, Text, and_, bindparam, case, delete, func, literal_column, or_, select
 
-from harken.storage.ports import AMONG, Dialect, Question, StoredSpace, Transaction, batches
+from harken.storage.ports import AMONG, Dialect, StoredSpace, Transaction, batches
 from harken.storage.state import RowCounts, count_rows, get_setting, read_counters, set_setting, setting_question
 from harken.storage.tables import entries, failed_work, reader, same, summaries, vectors, work
 from harken.storage.vectors import EMBED, EMBED_LANGUAGES, VECTORS_REMOVED, is_second, list_spaces
@@ -218,30 +204,26 @@ def claim(
 
 @cache
 def _leased(dialect: Dialect) -> Insert:
-    free = or_(
-        work.c.lease_until.is_(None), work.c.lease_until < bindparam("free_before", type_=work.c.lease_until.type)
-    )
+    free_before = bindparam("free_before", type_=work.c.lease_until.type)
+    free = or_(work.c.lease_until.is_(None), work.c.lease_until < free_before)
     changes: dict[str, Any] = {name: literal_column(f"excluded.{name}") for name in ("claimed_by", "lease_until")}
     return dialect.upsert(work, {}, ("kind", "item_id"), changes, where=free)
 
 
 def owned(tx: Transaction, kind: str, item_ids: Sequence[int], owner: str) -> set[int]:
     """Those of the items that are still leased to the owner; the others were taken over after the lease ended."""
-    asked = {"of_tenant": tx.tenant, "of_kind": kind, "of_owner": owner}
-    found = set[int]()
-    for batch in batches(item_ids):
-        among = {**asked, AMONG: tx.dialect.listing(batch)}
-        found.update(row[0] for row in tx.dialect.bare_rows(tx.connection, _owned_of(tx.dialect), among))
-    return found
+    named = {"of_tenant": tx.tenant, "of_kind": kind, "of_owner": owner, AMONG: tx.dialect.listing(list(item_ids))}
+    return {row[0] for row in tx.dialect.bare_rows(tx.connection, _statements(tx.dialect)[0], named)}
 
 
 _MINE = work.c.tenant == bindparam("of_tenant", type_=Text), work.c.kind == bindparam("of_kind", type_=Text)
 
 
 @cache
-def _owned_of(dialect: Dialect) -> Select[Any]:
-    of_owner = work.c.claimed_by == bindparam("of_owner", type_=Text)
-    return select(work.c.item_id).where(*_MINE, dialect.among(work.c.item_id), of_owner)
+def _statements(dialect: Dialect) -> tuple[Any, Any]:
+    """What tells of items those that are an owner's, and what completes some."""
+    some = *_MINE, dialect.among(work.c.item_id)
+    return select(work.c.item_id).where(*some, work.c.claimed_by == bindparam("of_owner")), delete(work).where(*some)
 
 
 def renew(tx: Transaction, kind: str, item_ids: Sequence[int], owner: str, until: datetime) -> set[int]:
@@ -253,14 +235,8 @@ def renew(tx: Transaction, kind: str, item_ids: Sequence[int], owner: str, until
 
 def complete(tx: Transaction, kind: str, item_ids: Sequence[int]) -> None:
     """The items are done."""
-    named = {"of_tenant": tx.tenant, "of_kind": kind}
-    done = [{**named, AMONG: tx.dialect.listing(batch)} for batch in batches(item_ids)]
-    tx.dialect.execute_each(tx.connection, _completed(tx.dialect), done)
-
-
-@cache
-def _completed(dialect: Dialect) -> Delete:
-    return delete(work).where(*_MINE, dialect.among(work.c.item_id))
+    done = {"of_tenant": tx.tenant, "of_kind": kind, AMONG: tx.dialect.listing(list(item_ids))}
+    tx.dialect.execute_each(tx.connection, _statements(tx.dialect)[1], [done])
 
 
 def drop_work(tx: Transaction, kind: str, item_ids: Sequence[int]) -> None:
@@ -371,14 +347,11 @@ def count_summaries(tx: Transaction, kind: str) -> int:
     return tx.count(summaries, summaries.c.kind == kind)
 
 
-def is_enabled(tx: Transaction, kind: str) -> bool:
-    """True where the work is to be done; all work is, until somebody says otherwise."""
+def is_enabled(tx: Transaction, kind: str, is_last: bool = False) -> bool:
+    """True where the work is to be done; all work is, until somebody says otherwise. `is_last` of what is asked."""
+    if is_last:
+        tx.dialect.end_with(tx.connection, setting_question(tx, _SWITCH + kind))
     return get_setting(tx, _SWITCH + kind) is not False
-
-
-def enabled_question(tx: Transaction, kind: str) -> Question:
-    """What `is_enabled` asks."""
-    return setting_question(tx, _SWITCH + kind)
 
 
 def put_enabled(tx: Transaction, kind: str, enabled: bool) -> None:
