@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Insert, Text, and_, bindparam, case, delete, func, literal_column, or_, select
 
-from harken.storage.ports import AMONG, Dialect, StoredSpace, Transaction, batches
+from harken.storage.ports import AMONG, Dialect, StoredSpace, Transaction
 from harken.storage.state import RowCounts, count_rows, get_setting, read_counters, set_setting, setting_question
 from harken.storage.tables import entries, failed_work, reader, same, summaries, vectors, work
 from harken.storage.vectors import EMBED, EMBED_LANGUAGES, VECTORS_REMOVED, is_second, list_spaces
@@ -220,10 +220,12 @@ _MINE = work.c.tenant == bindparam("of_tenant", type_=Text), work.c.kind == bind
 
 
 @cache
-def _statements(dialect: Dialect) -> tuple[Any, Any]:
-    """What tells of items those that are an owner's, and what completes some."""
+def _statements(dialect: Dialect) -> tuple[Any, Any, Any]:
+    """What tells of items those that are an owner's; what deletes work, and what was given up, on some."""
     some = *_MINE, dialect.among(work.c.item_id)
-    return select(work.c.item_id).where(*some, work.c.claimed_by == bindparam("of_owner")), delete(work).where(*some)
+    owned = select(work.c.item_id).where(*some, work.c.claimed_by == bindparam("of_owner"))
+    of_failed = failed_work.c.tenant == bindparam("of_tenant"), failed_work.c.kind == bindparam("of_kind")
+    return owned, delete(work).where(*some), delete(failed_work).where(*of_failed, dialect.among(failed_work.c.item_id))
 
 
 def renew(tx: Transaction, kind: str, item_ids: Sequence[int], owner: str, until: datetime) -> set[int]:
@@ -233,17 +235,16 @@ def renew(tx: Transaction, kind: str, item_ids: Sequence[int], owner: str, until
     return mine
 
 
-def complete(tx: Transaction, kind: str, item_ids: Sequence[int]) -> None:
-    """The items are done."""
+def complete(tx: Transaction, kind: str, item_ids: Sequence[int], failed: bool = False) -> None:
+    """The items are done; with what has `failed` of them."""
     done = {"of_tenant": tx.tenant, "of_kind": kind, AMONG: tx.dialect.listing(list(item_ids))}
-    tx.dialect.execute_each(tx.connection, _statements(tx.dialect)[1], [done])
+    for statement in _statements(tx.dialect)[1 : 3 if failed else 2] if item_ids else ():
+        tx.dialect.execute_each(tx.connection, statement, [done])
 
 
 def drop_work(tx: Transaction, kind: str, item_ids: Sequence[int]) -> None:
     """The items are no more: neither work nor failures of theirs remain."""
-    for batch in batches(item_ids):
-        for table in (work, failed_work):
-            tx.delete(table, table.c.kind == kind, table.c.item_id.in_(batch))
+    complete(tx, kind, item_ids, failed=True)
 
 
 def release(tx: Transaction, kind: str, owner: str) -> None:
