@@ -16,7 +16,7 @@ from sqlalchemy import URL
 _SOCKET = ".s.PGSQL.5432"
 # Asks for what is ready, and to hang up: nobody waits for either, once everything is answered.
 _NEVER_WAITED_FOR = b"HX"
-_SYNC, _QUERY, _READY = b"S", b"Q", b"Z"
+_SYNC, _QUERY, _READY, _BIND = b"S", b"Q", b"Z", b"B"
 
 
 @dataclass(slots=True)
@@ -48,10 +48,12 @@ class RoundTrips:
 
     Attributes:
         url: of the server, by way of the relay.
+        statements: how many were executed.
     """
 
     url: URL
     count: int = 0
+    statements: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def relay(self, client: socket.socket, server: socket.socket) -> None:
@@ -67,6 +69,7 @@ class RoundTrips:
                     if not unanswered and not is_asking and kind not in _NEVER_WAITED_FOR:
                         self.count += 1
                     ends = kind in (_SYNC, _QUERY)
+                    self.statements += kind in (_BIND, _QUERY)
                     is_asking = not ends and kind not in _NEVER_WAITED_FOR
                     unanswered += ends
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -25,6 +25,7 @@ from harken.model.conversations import Role, Trust
 from harken.model.lookups import ConversationFilter
 from harken.model.team import Access, KeyScope, PrincipalKind
 from harken.providers.chat_model import ChatMessage
+from harken.providers.embedder import Vectors
 from harken.serve.hooks.answers import Hooks
 from harken.testing import ChatServer, HashingEmbedder, Says
 
@@ -57,6 +58,25 @@ def test_what_one_records_nobody_else_finds_reads_or_counts(team: Crew) -> None:
     with pytest.raises(NotFoundError):
         team.memory("bob", "alice")
     assert "Tuesday" not in str(bob.build_context("mine", ["When does the staging password rotate?"]))
+
+
+def test_what_waits_for_its_vector_is_embedded_once_however_many_requests_compare_with_it(
+    team: Crew, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    embedded: list[str] = []
+    whole = HashingEmbedder.embed_passages
+
+    def watched(self: HashingEmbedder, texts: Sequence[str]) -> Vectors:
+        embedded.extend(texts)
+        return whole(self, texts)
+
+    monkeypatch.setattr(HashingEmbedder, "embed_passages", watched)
+    kept = [f"The {what} is kept in the cellar." for what in ("ladder", "paraffin lamp", "old piano", "bicycle")]
+    for text in kept:
+        team.memory("alice").memories.add(text)
+    assert sorted(embedded) == sorted(kept)
+    again = team.memory("alice").memories.add("In the cellar the old piano is kept.", category="fact")
+    assert again.outcome == "superseded", "it is still compared by meaning with what waits"
 
 
 def test_a_space_that_one_may_not_see_is_as_if_it_were_not(team: Crew) -> None:

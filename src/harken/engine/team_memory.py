@@ -11,16 +11,7 @@ from typing import TYPE_CHECKING, Any
 from harken.engine.engine import Harken
 from harken.engine.parts import lazy_part
 from harken.errors import ForeignRecordError, SpaceReadOnlyError
-from harken.model.conversations import (
-    Conversation,
-    CoreFact,
-    Event,
-    Labelled,
-    Message,
-    Role,
-    SavedRecord,
-    Tombstone,
-)
+from harken.model.conversations import Conversation, CoreFact, Event, Labelled, Message, Role, SavedRecord, Tombstone
 from harken.model.marks import Rated
 from harken.model.team import Access, Speaker, TeamSpace
 from harken.storage.ports import Store, Transaction
@@ -242,10 +233,10 @@ class TeamMemory(Harken):
     def memories(self) -> Memories:
         """What was saved on purpose, in all spaces that may be read."""
         from harken.engine.team_lookups import TeamMemories
-        from harken.sources.memories.duplicates import MeaningComparison
         from harken.sources.memories.memories import Memories
 
-        ports = self.store, self.recorder, self._search_here, MeaningComparison(self.store, self.spaces)
+        # The space's own comparison: it has the vectors of what waits to be embedded, from one request to the next.
+        ports = self.store, self.recorder, self._search_here, self._base.memories.compare
         return Memories(*ports) if self.reach is None else TeamMemories(*ports, self.reach)
 
     def _search_here(self, query: str, scope: SearchScope, limit: int, mode: str, **seen: Any) -> SearchResult:

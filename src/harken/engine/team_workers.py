@@ -59,6 +59,7 @@ class SpacesWork:
     patience_seconds: float = 0.0
     share: float = 1.0
     blocked_reason: str = field(default="", init=False)
+    is_drained: bool = field(default=False, init=False)
     _turns: dict[str, TeamSpace] = field(default_factory=dict, init=False)
     _heard: dict[str, tuple[TeamSpace, float]] = field(default_factory=dict, init=False)
     _signalled: dict[str, TeamSpace] = field(default_factory=dict, init=False)
@@ -83,23 +84,26 @@ class SpacesWork:
                     break
                 space = self._turns.pop(next(iter(self._turns)))
             began = time.monotonic()
-            done = self._batch(space)
+            done, is_drained = self._batch(space)
             self._spent += time.monotonic() - began
             if done:
-                with self._lock:
-                    self._turns.setdefault(space.id, space)
+                if not is_drained:
+                    with self._lock:
+                        self._turns.setdefault(space.id, space)
                 return done
         self.beside()
         return 0
 
-    def _batch(self, space: TeamSpace) -> int:
+    def _batch(self, space: TeamSpace) -> tuple[int, bool]:
+        """How many items were taken on in a space, and whether these were all."""
         try:
             background = self.opened(space).background
-            return sum(background.work_of(kind).run_once() for kind in self.kinds if background.has(kind))
+            works = [background.work_of(kind) for kind in self.kinds if background.has(kind)]
+            return sum(work.run_once() for work in works), all(work.is_drained for work in works)
         except HarkenError as error:
             # The next space may fare better; this one is looked at again with its next signal.
             _log.warning("space_work_failed", work=self.name, error_class=type(error).__name__)
-            return 0
+            return 0, False
 
     def _look(self) -> None:
         """Let all spaces have a turn now and then, and sooner those in which something was said."""

@@ -78,6 +78,7 @@ class LanguageWork(Job[Claimed, Vectors]):
         limits = self.owner, self.batch_size, self.now(), self.lease_seconds
         claimed = claim_second(tx, tuple(self.spaces.values()), self._after - _LATE, *limits)
         self._after = max([self._after, *(item.entry_id for item in claimed)])
+        self.is_drained = len(claimed) < self.batch_size and self._finished
         return [claimed] if claimed else []
 
     def _make(self, items: list[Claimed]) -> Sequence[Vectors]:
@@ -120,7 +121,7 @@ class EmbedWork(Job[Claimed, "Vectors | None"]):
     Args:
         space: the space that `embedder` fills.
         batch_size: 1 to 100; a batch is stored whole or not at all.
-        second: done when nothing else is left.
+        second: done when nothing else is left, behind the last batch.
         min_message_tokens: a person's message of fewer is looked at for a rule alone, and keeps no vector.
     """
 
@@ -141,7 +142,11 @@ class EmbedWork(Job[Claimed, "Vectors | None"]):
 
     def run_once(self) -> int:
         """Do one batch; how many items were taken on, well or not, 0 when there is nothing to do now."""
-        return super().run_once() or (self.second.run_once() if self.second else 0)
+        done = super().run_once()
+        if self.second and (self.is_drained or not done):
+            done += self.second.run_once()
+            self.is_drained = self.is_drained and self.second.is_drained
+        return done
 
     def waiting(self) -> int:
         """Count the items that are still to be done."""
@@ -159,6 +164,9 @@ class EmbedWork(Job[Claimed, "Vectors | None"]):
     def _claim(self, tx: Transaction, rows: Sequence[int]) -> list[list[Claimed]]:
         limits = self.batch_size, self.now(), self.lease_seconds, self.max_retries
         claimed = claim_unembedded(tx, self.space, self.owner, *limits)
+        # What is to be done once nothing is found is done first.
+        is_settled = self.space.state == "active" and self.stored - self._indexed < _WORTH_INDEXING
+        self.is_drained = len(claimed) < self.batch_size and is_settled
         return [claimed] if claimed else []
 
     def _make(self, items: list[Claimed]) -> Sequence[Vectors | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 import threading
@@ -34,6 +35,8 @@ Made = TypeVar("Made")
 # How long a job that the day's limit stops waits before it looks again.
 _LIMIT_POLL = timedelta(minutes=10)
 _PATIENCE_SECONDS = 0.5
+# What processes had leased that no longer run is looked for so often.
+_RELEASED_EVERY_SECONDS = 1.0
 # After these no other call can succeed now either.
 _STOPS = (EndpointError, SpendLimitError)
 _log = Log(__name__)
@@ -105,6 +108,7 @@ class Job(ABC, Generic[Item, Made]):
         is_paused: only what needs no model is wanted: an endpoint fails, or the day's money is spent.
         max_retries: how often an item that fails is tried again before it is given up.
         stored: results that were kept so far.
+        is_drained: the last batch was all there was; told by work that is looked for behind each message.
         blocked_by: the failure because of which nothing is done at present.
     """
 
@@ -118,11 +122,13 @@ class Job(ABC, Generic[Item, Made]):
     is_paused = False
     max_retries = len(BACKOFF_SECONDS)
     stored = 0
+    is_drained = False
     blocked_by: HarkenError | None = None
 
     def __post_init__(self) -> None:
         self.owner = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
         self.outage = Outage()
+        self._released_at = -math.inf
 
     @property
     def blocked_reason(self) -> str:
@@ -189,8 +195,10 @@ class Job(ABC, Generic[Item, Made]):
     def _lease(self) -> list[list[Item]]:
         for rows in self._candidates():
             with self.store.writing(of=()) as tx:
-                for owner in filter(is_dead, jobs.lease_owners(tx, self.name)):
-                    jobs.release(tx, self.name, owner)
+                if time.monotonic() - self._released_at >= _RELEASED_EVERY_SECONDS:
+                    self._released_at = time.monotonic()
+                    for owner in filter(is_dead, jobs.lease_owners(tx, self.name)):
+                        jobs.release(tx, self.name, owner)
                 if portions := self._claim(tx, rows):
                     return portions
         return []
@@ -218,6 +226,7 @@ class Job(ABC, Generic[Item, Made]):
 
     def _failed(self, items: list[Item], error: HarkenError, asked_at: datetime) -> bool:
         """Note a failure; whether the rest of the batch may be tried."""
+        self.is_drained = False
         _log.warning("job_failed", work=self.name, items=len(items), error_class=type(error).__name__)
         until = None
         if isinstance(error, SpendLimitError):
@@ -254,6 +263,10 @@ class AnyWork(Protocol):
 
     def run_once(self) -> int:
         """Do one batch; how many items were taken on, 0 when there is nothing to do now."""
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether looking again now, behind a batch, would find nothing."""
 
     def waiting(self) -> int:
         """Count the items that are still to be done."""
@@ -412,6 +425,11 @@ class SwitchedWork:
         finally:
             self._note(self._job.blocked_reason)
 
+    @property
+    def is_drained(self) -> bool:
+        """Whether looking again now, behind a batch, would find nothing."""
+        return self._job is not None and self._job.is_drained
+
     def waiting(self) -> int:
         """Count the items to wait for; none where it is switched off or the day's money is spent."""
         if self._job is None or isinstance(self._job.blocked_by, SpendLimitError) or not self._is_enabled():
@@ -427,7 +445,7 @@ class SwitchedWork:
         if self.is_wanted:
             return True
         with self.store.reading() as tx:
-            return jobs.is_enabled(tx, self.name)
+            return jobs.is_enabled(tx, self.name, is_last=True)
 
     def _note(self, reason: str) -> None:
         self.blocked_reason = reason

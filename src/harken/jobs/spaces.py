@@ -188,10 +188,7 @@ def open_spaces(
     if wanted is None and given is None and settings.embedder == "openai-compatible":
         # Which languages its model knows nobody can tell, and to ask for its space would be a call.
         wanted = False
-    second: dict[str, Any] = {
-        "second": lambda: open_embedder(languages),
-        "multilingual": wanted,
-    }
+    second: dict[str, Any] = {"second": lambda: open_embedder(languages), "multilingual": wanted}
     if given is not None:
         return Spaces(store, lambda: given, {"name": "given"}, lambda _spec: given, **second)
     key = settings.embedding.api_key

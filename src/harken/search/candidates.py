@@ -91,14 +91,16 @@ class Candidates:
         quote: str = "",
         facets: Sequence[str] = (),
         weighs_words: bool = True,
+        finds_words: bool = True,
     ) -> None:
         """Have a server asked by one message for what finding words, the rare ones and the nearest will ask.
 
-        Also which entries of the scope have some `facets`; not for the rare words, unless it `weighs_words`.
+        Also which entries of the scope have some `facets`; not for the rare words, unless it `weighs_words`, nor for
+        finding them, unless it `finds_words`.
         """
         terms = self.query.terms
         held = (terms, MOST_HOLDERS) if self.config.fusion == "learned" else (RareWords.terms_of(self.query), None)
-        of_words = terms, quote, self.scope, self.depth, self.config.context_window
+        of_words = terms if finds_words else (), quote, self.scope, self.depth, self.config.context_window
         tx.text.foresee(tx, of_words, [held] if weighs_words else [])
         for space in spaces:
             index.foresee(tx, space, replace(self.scope, facets=(*self.scope.facets, *facets)))

@@ -14,14 +14,7 @@ from harken.providers.embedder import Reranker
 from harken.search.candidates import RULE_LEEWAY, Candidates, labelled, other_project, pass_strictly, trust_factor
 from harken.search.fusion import REORDERED
 from harken.search.newest import newest_first
-from harken.search.query import (
-    Query,
-    best_passage,
-    distinctive_terms,
-    is_bare_question,
-    parse_query,
-    share_held,
-)
+from harken.search.query import Query, best_passage, distinctive_terms, is_bare_question, parse_query, share_held
 from harken.search.relevance import Gate
 from harken.search.session import NOTHING_RECORDED, Guess, QueryVector, SearchSession, SearchSessions
 from harken.search.spread import Several, led_to, searched_for
@@ -94,7 +87,7 @@ class Searcher:
             most = shared.config.limit if limit is None else limit
             answers = shared.asked(
                 lambda there: self.here(text, scope, limit, mode, use_reranker, there),
-                lambda tx, there: foresee_search(tx, there, text, scope, most),
+                lambda tx, there: foresee_search(tx, there, text, scope, most, mode),
             )
             first = answers[0][1]
             own = [(space, [hit for hit in found.hits if not other_project(hit)]) for space, found in answers]
@@ -159,12 +152,7 @@ def _of_others(session: SearchSession, query: Query, scope: SearchScope, limit: 
 
 
 def _search(
-    session: SearchSession,
-    query: Query,
-    scope: SearchScope,
-    limit: int,
-    mode: str,
-    others: Collection[int] = (),
+    session: SearchSession, query: Query, scope: SearchScope, limit: int, mode: str, others: Collection[int] = ()
 ) -> SearchResult:
     """More hits than wanted, for the cross-encoder chooses among them; only of `others`, projects, if there are any."""
     config, several = session.config, Several.asked_by(query)
@@ -172,11 +160,11 @@ def _search(
     asked: QueryVector | None = None
     notes: list[str] = []
     waiting: list[str] = []
-    session.look_ahead(scope, lambda tx, there: _look_ahead(tx, there, query, scope, limit))
+    session.look_ahead(scope, lambda tx, there: _look_ahead(tx, there, query, scope, limit, mode))
     if mode != "keyword":
         session.begin(query)
     with session.view.reading() as tx:
-        found = _within(tx, session, query, scope, limit, others)
+        found = _within(session, query, scope, limit, mode, others)
         if mode != "semantic":
             found.find_words(tx, query.quote)
             # Here, for the model is still at work; a server is asked for their facts together with those of the near.
@@ -203,37 +191,44 @@ def _search(
 
 
 def _within(
-    tx: Transaction, session: SearchSession, query: Query, scope: SearchScope, limit: int, others: Collection[int]
+    session: SearchSession, query: Query, scope: SearchScope, limit: int, mode: str, others: Collection[int]
 ) -> Candidates:
     """Candidates of a scope, of whose words a server is asked by one message."""
-    config, rows = session.config, row_scope(tx, scope)
-    if not config.include_untrusted:
-        rows = replace(rows, without_untrusted=True)
-    rows = rows if others else session.projects.inside(rows)
-    found = Candidates(query, config, rows, max(limit, config.candidates))
-    if tx.dialect.is_remote:
-        if not others:
-            session.note(scope, Guess(rows))
-        _foresee(tx, session, found)
+    config = session.config
+    with session.view.reading() as tx:
+        rows = row_scope(tx, scope)
+        if not config.include_untrusted:
+            rows = replace(rows, without_untrusted=True)
+        rows = rows if others else session.projects.inside(rows)
+        found = Candidates(query, config, rows, max(limit, config.candidates))
+        if tx.dialect.is_remote:
+            if not others:
+                session.note(scope, Guess(rows))
+            _foresee(tx, session, found, mode)
     return found
 
 
-def foresee_search(tx: Transaction, session: SearchSession, text: str, scope: SearchScope | None, limit: int) -> None:
+def foresee_search(
+    tx: Transaction, session: SearchSession, text: str, scope: SearchScope | None, limit: int, mode: str = "hybrid"
+) -> None:
     """Have a server asked for what a search is likely to ask, if its scope was searched before."""
-    _look_ahead(tx, session, searched_for(parse_query(text)), default_scope(scope), limit)
+    _look_ahead(tx, session, searched_for(parse_query(text)), default_scope(scope), limit, mode)
 
 
-def _look_ahead(tx: Transaction, session: SearchSession, query: Query, scope: SearchScope, limit: int) -> None:
+def _look_ahead(
+    tx: Transaction, session: SearchSession, query: Query, scope: SearchScope, limit: int, mode: str
+) -> None:
     if scope.without_sources:
         tx.dialect.foresee(tx.connection, sources_question(tx, scope.without_sources))
     if guess := session.guess(scope):
-        _foresee(tx, session, Candidates(query, session.config, guess.scope, max(limit, session.config.candidates)))
+        found = Candidates(query, session.config, guess.scope, max(limit, session.config.candidates))
+        _foresee(tx, session, found, mode)
 
 
-def _foresee(tx: Transaction, session: SearchSession, found: Candidates) -> None:
+def _foresee(tx: Transaction, session: SearchSession, found: Candidates, mode: str) -> None:
     rules = (STATES_RULE,) if session.config.fusion == "learned" else ()
-    index, spaces = session.view.nearest, session.known.spaces.values()
-    found.foresee(tx, index, spaces, found.query.quote, facets=rules)
+    index, spaces = session.view.nearest, () if mode == "keyword" else session.known.spaces.values()
+    found.foresee(tx, index, spaces, found.query.quote, facets=rules, finds_words=mode != "semantic")
 
 
 def _ranked(

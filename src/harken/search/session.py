@@ -120,11 +120,13 @@ class Experienced:
     Attributes:
         spaces: those that answer, by their state, as they were when a query was last begun.
         guesses: of the scopes that were searched last.
+        was_empty: it had nothing when it was read last, and so nothing else is asked with whether it has now.
     """
 
     coverage: Coverage = field(default_factory=Coverage)
     spaces: Mapping[str, StoredSpace] = field(default_factory=dict)
     guesses: dict[Hashable, Guess] = field(default_factory=dict)
+    was_empty: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def note(self, wanted: Hashable, guess: Guess) -> None:
@@ -323,7 +325,10 @@ class Neighbour:
         """What it answers; None where it has nothing. It holds no connection between two questions."""
         there = self._there
         try:
-            there.look_ahead("union", ahead)
+            if there.known.was_empty and not self._is_known:
+                self._look()
+            if not self.is_empty:
+                there.look_ahead("union", ahead)
             if not self._is_known:
                 self._look()
             return None if self.is_empty else ask(there)
@@ -333,7 +338,7 @@ class Neighbour:
     def _look(self) -> None:
         with self._there.view.reading() as tx:
             tx.dialect.end_with(tx.connection, (ANY_ENTRY, {"of_tenant": tx.tenant}), projects_question(tx))
-            self.is_empty = not has_entries(tx)
+            self.is_empty = self._there.known.was_empty = not has_entries(tx)
         self._there.projects = projects_like(self._there.view, self._here.projects)
         self._is_known = True
 

@@ -13,7 +13,7 @@ from sqlalchemy import Insert, Table, Text, and_, bindparam, case, delete, func,
 
 from harken.model.conversations import REDACTED, CoreFact
 from harken.model.lookups import HookTimes
-from harken.storage.ports import MESSAGE_SOURCE, Dialect, RowCount, Transaction, asked_by
+from harken.storage.ports import MESSAGE_SOURCE, Dialect, Question, RowCount, Transaction, asked_by
 from harken.storage.tables import (
     conversations,
     core_memory,
@@ -185,8 +185,13 @@ def _put_journal_offset(dialect: Dialect) -> Insert:
 
 def get_setting(tx: Transaction, name: str) -> Any:
     """The value that was set at run time, or None."""
-    rows = tx.dialect.bare_rows(tx.connection, _SETTING, {"of_tenant": tx.tenant, "of_name": name})
+    rows = tx.dialect.bare_rows(tx.connection, *setting_question(tx, name))
     return interpret(json.loads, rows[0][0]) if rows else None
+
+
+def setting_question(tx: Transaction, name: str) -> Question:
+    """What `get_setting` asks."""
+    return _SETTING, {"of_tenant": tx.tenant, "of_name": name}
 
 
 # Made once: a dozen of them are read for `status`, and some with each search.

@@ -29,7 +29,7 @@ from sqlalchemy import (
     update,
 )
 
-from harken.storage.ports import Dialect, Question, StoredSpace, Transaction, batches, rows_among, rows_in
+from harken.storage.ports import Dialect, Question, StoredSpace, Transaction, among_these, batches, rows_among, rows_in
 from harken.storage.state import count_up
 from harken.storage.tables import (
     conversations,
@@ -107,9 +107,10 @@ def put_vectors(
     Returns:
         How many were new.
     """
-    mine = vectors.c.space_id == space.id
-    present = set(tx.connection.scalars(tx.select(vectors.c.entry_id).where(mine, vectors.c.entry_id.in_(entry_ids))))
-    alive = set(tx.connection.scalars(tx.select(entries.c.id).where(entries.c.id.in_(entry_ids))))
+    *questions, settled = _of_these(tx.dialect)
+    named = {**among_these(tx, settled, entry_ids)[1], "of_space": space.id}
+    tx.dialect.foresee(tx.connection, *((each, named) for each in questions))
+    present, alive = ({row[0] for row in tx.dialect.bare_rows(tx.connection, each, named)} for each in questions)
     rows = [
         {"entry_id": entry_id, "space_id": space.id, "vector": pack(row)}
         for entry_id, row in zip(entry_ids, matrix, strict=True)
@@ -117,8 +118,18 @@ def put_vectors(
     ]
     tx.insert(vectors, rows)
     if not is_second:
-        tx.update(entries, entries.c.id.in_(entry_ids), space_id=space.id)
+        tx.dialect.execute_each(tx.connection, settled, [named])
     return len(rows)
+
+
+@cache
+def _of_these(dialect: Dialect) -> tuple[Any, Any, Any]:
+    """What tells those of entries with a vector in a space, and those that are there; what marks them with it."""
+    having = vectors.c.tenant == _OF_TENANT, vectors.c.space_id == bindparam("of_space")
+    there = entries.c.tenant == _OF_TENANT, dialect.among(entries.c.id)
+    present = select(vectors.c.entry_id).where(*having, dialect.among(vectors.c.entry_id))
+    settled = update(entries).where(*there).values(space_id=bindparam("of_space"))
+    return present, select(entries.c.id).where(*there), settled
 
 
 def settle_without_vector(tx: Transaction, entry_ids: Sequence[int]) -> None:

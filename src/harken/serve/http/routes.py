@@ -29,13 +29,7 @@ from harken.log import Log
 from harken.providers.priority import FOREGROUND
 from harken.serve.daemon.remote import COMMAND_ROUTE, answer_command
 from harken.serve.daemon.run import Daemon
-from harken.serve.daemon.wire import (
-    LINES,
-    OTHER_SETTINGS,
-    OTHER_VERSION,
-    SETTINGS_HEADER,
-    VERSION_HEADER,
-)
+from harken.serve.daemon.wire import LINES, OTHER_SETTINGS, OTHER_VERSION, SETTINGS_HEADER, VERSION_HEADER
 from harken.serve.hooks.answers import Hooks
 from harken.serve.hooks.events import CLAUDE_CODE
 from harken.serve.http.bodies import LONGEST_ARGUMENTS, BodyError, parse_body, read_body

@@ -170,14 +170,7 @@ class NewKeyArguments:
     """A key to be made."""
 
     principal: Annotated[str | None, Argument("For whom, by name or id; left out, for oneself.", 1, 200)] = None
-    scopes: Annotated[
-        tuple[str, ...],
-        Argument(
-            "What it may; left out, the usual.",
-            most=7,
-            choices=_SCOPES,
-        ),
-    ] = ()
+    scopes: Annotated[tuple[str, ...], Argument("What it may; left out, the usual.", most=7, choices=_SCOPES)] = ()
     spaces: Annotated[tuple[str, ...], Argument("The only spaces that it reaches; left out, all.", most=100)] = ()
     days: Annotated[int | None, Argument("For how many days; left out, until it is revoked.", 1, 36_500)] = None
 

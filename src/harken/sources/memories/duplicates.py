@@ -7,6 +7,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import takewhile
 
 from harken.errors import MissingExtraError, ProviderError
@@ -127,7 +128,9 @@ def marked_words(text: str) -> Iterator[str]:
             yield bare.casefold()
 
 
+@lru_cache(maxsize=4096)
 def _undenied(text: str) -> list[str]:
+    # Whoever saves something compares it with everything that stands.
     return [_stem(word) for word in _spelled_out(text) if word not in _DENIALS]
 
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, bindparam, case, func, or_, select
+from sqlalchemy import ColumnElement, Insert, Text, and_, bindparam, case, delete, func, literal_column, or_, select
 
-from harken.storage.ports import StoredSpace, Transaction, batches
-from harken.storage.state import RowCounts, count_rows, get_setting, read_counters, set_setting
+from harken.storage.ports import AMONG, Dialect, StoredSpace, Transaction
+from harken.storage.state import RowCounts, count_rows, get_setting, read_counters, set_setting, setting_question
 from harken.storage.tables import entries, failed_work, reader, same, summaries, vectors, work
-from harken.storage.vectors import EMBED, EMBED_LANGUAGES, VECTORS_REMOVED, list_spaces
+from harken.storage.vectors import EMBED, EMBED_LANGUAGES, VECTORS_REMOVED, is_second, list_spaces
 
 BACKOFF_SECONDS = (1, 2, 4, 8, 16, 32)
 # Where failures are waited out, so that what was out of order is in use again within a minute of its repair.
@@ -75,7 +76,7 @@ def claim_unembedded(
     outage does not use up the attempts of the newest, and in ever smaller parts, half as many each time: in the end, an
     entry that spoils every batch is tried, and given up, alone.
     """
-    others, attempts = _other_spaces(tx, space), func.coalesce(work.c.attempts, 0)
+    attempts = func.coalesce(work.c.attempts, 0)
     columns = (entries.c.id, entries.c.source, entries.c.author, entries.c.text, attempts.label("attempts"))
     ready = (
         tx.select(*columns)
@@ -86,9 +87,12 @@ def claim_unembedded(
     )
     # Where writers run beside each other, what another one claims at this moment is passed over.
     ready = ready.with_for_update(of=entries, skip_locked=True)
+    fresh = ready.where(attempts == 0)
     # Space by space, in the order of an index: to sort all that waits took 46 ms for 20,000 entries, each time.
-    tried = (each.where(entries.c.space_id == had) for each in (ready.where(attempts == 0), ready) for had in others)
-    rows: Sequence[Any] = next(filter(None, (tx.connection.execute(each).all() for each in tried)), [])
+    rows: Sequence[Any] = tx.connection.execute(fresh.where(entries.c.space_id == 0)).all()
+    if not rows:
+        tried = [each.where(entries.c.space_id == had) for each in (fresh, ready) for had in _other_spaces(tx, space)]
+        rows = next(filter(None, (tx.connection.execute(each).all() for each in tried[1:])), [])
     alike = [row for row in rows if row.attempts == rows[0].attempts]
     is_last = bool(rows) and rows[0].attempts >= max_retries
     rows = alike[: 1 if is_last else max(1, limit >> rows[0].attempts)] if rows else []
@@ -174,7 +178,8 @@ def _waiting(tx: Transaction, space: StoredSpace) -> tuple[ColumnElement[bool], 
 
 
 def _other_spaces(tx: Transaction, space: StoredSpace) -> list[int]:
-    return [0, *(other.id for other in list_spaces(tx) if other.id != space.id)]
+    """Those that an entry may be marked with which waits: none of the second model's."""
+    return [0, *(other.id for other in list_spaces(tx) if other.id != space.id and not is_second(other))]
 
 
 def is_given_up(tx: Transaction, kind: str, item_id: ColumnElement[int]) -> ColumnElement[bool]:
@@ -191,19 +196,36 @@ def claim(
     Returns:
         Those that are the owner's now: another worker may have been quicker.
     """
-    lease = {"claimed_by": owner, "lease_until": now + timedelta(seconds=lease_seconds)}
-    free = or_(work.c.lease_until.is_(None), work.c.lease_until < now)
+    lease = {"claimed_by": owner, "lease_until": now + timedelta(seconds=lease_seconds), "free_before": now}
     rows = [{"tenant": tx.tenant, "kind": kind, "item_id": item_id, "attempts": 0, **lease} for item_id in item_ids]
-    if rows:
-        # The rows apart from the statement, which is then made once however many they are.
-        tx.connection.execute(tx.dialect.upsert(work, {}, ("kind", "item_id"), lease, where=free), rows)
+    tx.dialect.execute_each(tx.connection, _leased(tx.dialect), rows)
     return owned(tx, kind, item_ids, owner)
+
+
+@cache
+def _leased(dialect: Dialect) -> Insert:
+    free_before = bindparam("free_before", type_=work.c.lease_until.type)
+    free = or_(work.c.lease_until.is_(None), work.c.lease_until < free_before)
+    changes: dict[str, Any] = {name: literal_column(f"excluded.{name}") for name in ("claimed_by", "lease_until")}
+    return dialect.upsert(work, {}, ("kind", "item_id"), changes, where=free)
 
 
 def owned(tx: Transaction, kind: str, item_ids: Sequence[int], owner: str) -> set[int]:
     """Those of the items that are still leased to the owner; the others were taken over after the lease ended."""
-    mine = work.c.kind == kind, work.c.item_id.in_(item_ids), work.c.claimed_by == owner
-    return set(tx.connection.scalars(tx.select(work.c.item_id).where(*mine)))
+    named = {"of_tenant": tx.tenant, "of_kind": kind, "of_owner": owner, AMONG: tx.dialect.listing(list(item_ids))}
+    return {row[0] for row in tx.dialect.bare_rows(tx.connection, _statements(tx.dialect)[0], named)}
+
+
+_MINE = work.c.tenant == bindparam("of_tenant", type_=Text), work.c.kind == bindparam("of_kind", type_=Text)
+
+
+@cache
+def _statements(dialect: Dialect) -> tuple[Any, Any, Any]:
+    """What tells of items those that are an owner's; what deletes work, and what was given up, on some."""
+    some = *_MINE, dialect.among(work.c.item_id)
+    owned = select(work.c.item_id).where(*some, work.c.claimed_by == bindparam("of_owner"))
+    of_failed = failed_work.c.tenant == bindparam("of_tenant"), failed_work.c.kind == bindparam("of_kind")
+    return owned, delete(work).where(*some), delete(failed_work).where(*of_failed, dialect.among(failed_work.c.item_id))
 
 
 def renew(tx: Transaction, kind: str, item_ids: Sequence[int], owner: str, until: datetime) -> set[int]:
@@ -213,16 +235,16 @@ def renew(tx: Transaction, kind: str, item_ids: Sequence[int], owner: str, until
     return mine
 
 
-def complete(tx: Transaction, kind: str, item_ids: Sequence[int]) -> None:
-    """The items are done."""
-    tx.delete(work, work.c.kind == kind, work.c.item_id.in_(item_ids))
+def complete(tx: Transaction, kind: str, item_ids: Sequence[int], failed: bool = False) -> None:
+    """The items are done; with what has `failed` of them."""
+    done = {"of_tenant": tx.tenant, "of_kind": kind, AMONG: tx.dialect.listing(list(item_ids))}
+    for statement in _statements(tx.dialect)[1 : 3 if failed else 2] if item_ids else ():
+        tx.dialect.execute_each(tx.connection, statement, [done])
 
 
 def drop_work(tx: Transaction, kind: str, item_ids: Sequence[int]) -> None:
     """The items are no more: neither work nor failures of theirs remain."""
-    for batch in batches(item_ids):
-        for table in (work, failed_work):
-            tx.delete(table, table.c.kind == kind, table.c.item_id.in_(batch))
+    complete(tx, kind, item_ids, failed=True)
 
 
 def release(tx: Transaction, kind: str, owner: str) -> None:
@@ -270,8 +292,11 @@ _UNCLAIMED = {"claimed_by": None, "lease_until": None}
 
 def lease_owners(tx: Transaction, kind: str) -> list[str]:
     """Everybody who has leased work of the kind."""
-    statement = tx.select(work.c.claimed_by).where(work.c.kind == kind, work.c.claimed_by.is_not(None))
-    return list(tx.connection.scalars(statement.distinct()))
+    asked = {"of_tenant": tx.tenant, "of_kind": kind}
+    return [row[0] for row in tx.dialect.bare_rows(tx.connection, _OWNERS, asked)]
+
+
+_OWNERS = select(work.c.claimed_by).where(*_MINE, work.c.claimed_by.is_not(None)).distinct()
 
 
 def stale_leases(tx: Transaction, now: datetime, fix: bool = False) -> int:
@@ -323,8 +348,10 @@ def count_summaries(tx: Transaction, kind: str) -> int:
     return tx.count(summaries, summaries.c.kind == kind)
 
 
-def is_enabled(tx: Transaction, kind: str) -> bool:
-    """True where the work is to be done; all work is, until somebody says otherwise."""
+def is_enabled(tx: Transaction, kind: str, is_last: bool = False) -> bool:
+    """True where the work is to be done; all work is, until somebody says otherwise. `is_last` of what is asked."""
+    if is_last:
+        tx.dialect.end_with(tx.connection, setting_question(tx, _SWITCH + kind))
     return get_setting(tx, _SWITCH + kind) is not False
 
 

@@ -131,11 +131,7 @@ class TsvectorIndex(TextIndex):
         return [_Indexed(*row[1:]) for row in reversed(found)]
 
     def append(
-        self,
-        tx: Transaction,
-        end: Any,
-        rows: Mapping[int, Mapping[str, Any]],
-        facets: Sequence[Sequence[str]],
+        self, tx: Transaction, end: Any, rows: Mapping[int, Mapping[str, Any]], facets: Sequence[Sequence[str]]
     ) -> None:
         """Index new entries with the last two turns before them, of which everything is known."""
         each = zip(rows.items(), facets or repeat((), len(rows)), strict=False)
@@ -264,13 +260,7 @@ class TsvectorIndex(TextIndex):
         return _HOLDERS, {"of_tenant": self._tenant, **asked, **scoped}
 
     def _question(
-        self,
-        connection: Connection,
-        terms: Sequence[str],
-        quote: str,
-        scope: RowScope,
-        limit: int,
-        with_context: bool,
+        self, connection: Connection, terms: Sequence[str], quote: str, scope: RowScope, limit: int, with_context: bool
     ) -> Question | None:
         words = [word for word in map(plain_words, map(_encodable, terms)) if word]
         if not words:

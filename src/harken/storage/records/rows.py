@@ -11,7 +11,7 @@ from functools import cache
 from itertools import starmap
 from typing import Any
 
-from sqlalchemy import BigInteger, Column, ColumnElement, Row, Table, and_, bindparam, func, select
+from sqlalchemy import BigInteger, Column, ColumnElement, Row, Select, Table, and_, bindparam, func, select
 from sqlalchemy.types import Float, Integer
 
 from harken.errors import NotFoundError
@@ -21,7 +21,7 @@ from harken.model.experiences import EXPERIENCE, VALUE, read_experience, read_va
 from harken.model.views import format_moment, parse_moment
 from harken.storage.conversations import find_tombstones, project_in
 from harken.storage.entries import RecordHead, add_record_entries, drop_record_entries, remove_entries
-from harken.storage.ports import Transaction, batches, rows_by
+from harken.storage.ports import AMONG, Dialect, Transaction, batches, named_rows, rows_by
 from harken.storage.projects import ensure_project, project_identity
 from harken.storage.records.marks import ratings_of, weigh_anew
 from harken.storage.tables import (
@@ -35,6 +35,7 @@ from harken.storage.tables import (
     projects,
     refers,
     same,
+    to_microseconds,
     tombstones,
     topics,
 )
@@ -264,7 +265,7 @@ class MemoryStanding:
 def standing_memories(tx: Transaction, category: str, project_id: int | None) -> list[MemoryStanding]:
     """Every memory of a category and a project, or of none, that nothing supersedes."""
     asked = {"of_tenant": tx.tenant, "of_category": category, "of_project": project_id}
-    return list(starmap(MemoryStanding, tx.connection.execute(_STANDING, asked)))
+    return list(starmap(MemoryStanding, tx.dialect.bare_rows(tx.connection, _STANDING, asked)))
 
 
 # Built once: it runs twice with every memory that is saved.
@@ -291,13 +292,24 @@ def list_memories(
 
 
 def due_memories(tx: Transaction, at: datetime, uids: Sequence[str] | None = None) -> list[tuple[str, datetime]]:
-    """(id, since when it was last known to hold) of memories that are due by a moment: of all, or of some."""
+    """(id, since when it was last known to hold) of memories that are due by a moment: of all, or of some.
+
+    Of some it is the last that a transaction asks which reads.
+    """
+    named = {"of_tenant": tx.tenant, "by": to_microseconds(at), AMONG: tx.dialect.listing(uids or ())}
+    asked = _due(tx.dialect, uids is not None), named
+    if uids:
+        tx.dialect.end_with(tx.connection, asked)
+    return [(row.uid, row.held) for row in named_rows(tx, *asked)]
+
+
+@cache
+def _due(dialect: Dialect, of_some: bool) -> Select[Any]:
     held = func.coalesce(memories.c.confirmed_at, memories.c.updated_at, type_=Instant())
-    due = tx.select(memories.c.uid, held.label("held")).where(
-        memories.c.review_by <= at, memories.c.superseded_by.is_(None)
-    )
-    due = due if uids is None else due.where(memories.c.uid.in_(uids))
-    return [(row.uid, row.held) for row in tx.connection.execute(due.order_by(memories.c.review_by, memories.c.id))]
+    mine = memories.c.tenant == bindparam("of_tenant"), memories.c.superseded_by.is_(None)
+    due = select(memories.c.uid, held.label("held")).where(*mine, memories.c.review_by <= bindparam("by"))
+    due = due.where(dialect.among(memories.c.uid)) if of_some else due
+    return due.order_by(memories.c.review_by, memories.c.id)
 
 
 def topics_with(tx: Transaction, conversation_uids: Collection[str]) -> list[str]:

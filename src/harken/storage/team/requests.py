@@ -16,7 +16,8 @@ from harken.errors import RepeatedRequestError, StoreBusyError, UsageError
 from harken.model.team import AuditEntry
 from harken.storage import migrations
 from harken.storage.postgres.connection import Beginnings, entered
-from harken.storage.postgres.dialect import PostgresDialect
+from harken.storage.postgres.dialect import PostgresDialect, bare_rows
+from harken.storage.tables import to_microseconds
 from harken.storage.team.control import ControlTables, TeamTransaction
 from harken.storage.team.tables import audit, requests
 
@@ -80,9 +81,8 @@ def claimed(
 
 
 def _claim(tx: TeamTransaction, principal: str, once: str, digest: str, now: datetime) -> Claim:
-    values = {"team": tx.team, "principal": principal, "once": once, "digest": digest, "at": now}
-    new = insert(requests).values(**values).on_conflict_do_nothing().returning(requests.c.once)
-    if tx.connection.execute(new).first() is not None:
+    values = {"of_team": tx.team, "whose": principal, "named": once, "of": digest, "moment": to_microseconds(now)}
+    if bare_rows(tx.connection, _CLAIM, values):
         return Claim()
     mine = (requests.c.principal == principal, requests.c.once == once)
     row = tx.rows(requests, where=mine)[0]
@@ -103,7 +103,10 @@ def add_entries(tx: TeamTransaction, entries: Sequence[tuple[str, AuditEntry]]) 
     PostgresDialect().execute_each(tx.connection, _AUDIT, rows)
 
 
-# Both made once: they run with every request that writes.
+# Made once: they run with every request that writes.
+_PLACES = {"team": "of_team", "principal": "whose", "once": "named", "digest": "of", "at": "moment"}
+_GIVEN: dict[str, Any] = {column: bindparam(place) for column, place in _PLACES.items()}
+_CLAIM = insert(requests).values(_GIVEN).on_conflict_do_nothing().returning(requests.c.once)
 _AUDIT = insert(audit)
 _ANSWER = (
     update(requests)

@@ -98,9 +98,9 @@ def test_what_nobody_has_compared_is_not_asked_for_ahead(
         asked.extend(questions)
         foresee(dialect, connection, *questions)
 
-    monkeypatch.setattr(PostgresDialect, "foresee", told)
     space = space_of(store)
     embed(store, space, ids, MATRIX)
+    monkeypatch.setattr(PostgresDialect, "foresee", told)
     for is_compared in (False, True):
         with store.reading() as tx:
             store.nearest.foresee(tx, space, RowScope())

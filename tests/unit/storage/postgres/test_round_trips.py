@@ -11,7 +11,10 @@ from sqlalchemy import URL
 from harken.config.sections import AutoRagConfig, SearchConfig
 from harken.engine import Harken
 from harken.engine.team import Team
+from harken.engine.team_workers import SpacesWork
 from harken.errors import KeyRefusedError
+from harken.jobs.workers import EMBEDDINGS
+from harken.model.arguments import MODES
 from harken.record.ids import conversation_uid
 from harken.search.recall import AutoRag, Recall
 from harken.search.session import SearchSessions
@@ -89,6 +92,21 @@ def test_a_search_takes_one_beside_the_model_and_one_behind(harken: Harken, trip
     assert SAID[0] in [hit.entry.text for hit in again.hits[:2]]
 
 
+def test_a_search_by_words_or_by_meaning_alone_asks_for_nothing_of_the_other(harken: Harken, trips: RoundTrips) -> None:
+    asked, found = {}, {}
+    for mode in MODES:
+        first = harken.search("where does the heron nest", mode=mode)
+        before = trips.statements
+        with trips.counted() as told:
+            found[mode] = harken.search("where does the heron nest", mode=mode).hits
+        asked[mode] = trips.statements - before
+        assert told[0] <= 2
+        assert [hit.entry.id for hit in found[mode]] == [hit.entry.id for hit in first.hits]
+    assert asked["semantic"] == asked["hybrid"] - 1
+    assert asked["keyword"] <= asked["hybrid"] - 2
+    assert all(SAID[0] in [hit.entry.text for hit in hits] for hits in found.values())
+
+
 def test_what_was_said_since_is_found_by_a_search_that_looks_ahead(harken: Harken, trips: RoundTrips) -> None:
     harken.search("where does the stork nest")
     harken.record_message("chimneys", "user", "the stork nests on the chimney of the bakery")
@@ -110,6 +128,31 @@ def test_other_conversations_are_asked_while_the_model_is_at_work(harken: Harken
     assert told[0] <= 7
     assert again == first
     assert SAID[0] in again[0].text
+
+
+def test_a_message_that_a_team_says_is_embedded_and_then_not_looked_for_again(
+    trips: RoundTrips, tmp_path: Path
+) -> None:
+    settings = {"store": trips.url.render_as_string(hide_password=False), "tenant": "crew"}
+    with Team(tmp_path, settings=settings, env={}, embedder=HashingEmbedder()) as team:
+        team.create_principal(team.operator(), "ann")
+        speaker = team.speaker(team.create_key(team.operator(), "ann").secret)
+        work = SpacesWork("embeddings", (EMBEDDINGS,), team.opened, list)
+        for text in SAID:
+            team.memory(speaker).record_message("birds", "user", f"{text}, they say, year after year")
+            work.hear(speaker.own)
+            with trips.counted() as told:
+                embedded = [work.run_once(), work.run_once()]
+        assert embedded == [1, 0]
+        # Whether it is switched on; the claim, in three; and the vector, in three.
+        assert told[0] <= 7
+        assert team.opened(speaker.own).embed() == 0
+        team.memory(speaker).record_message(
+            "birds", "user", "the heron has come back to its old mill, earlier than ever"
+        )
+        work.hear(speaker.own)
+        assert work.run_once() == 1
+        assert team.memory(speaker).search("heron come back to its old mill", mode="semantic").hits
 
 
 def test_who_has_a_key_is_known_by_one_answer_and_a_revoked_one_is_refused_at_once(
