@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 FILE_LINES, FUNCTION_LINES, SQL_FUNCTION_LINES, PUBLIC_METHODS = 500, 60, 100, 15
-FILES, LINES, TOP_MODULES, FOLDER_MODULES, SMALL_FILES, SMALL_LINES = 365, 69_400, 7, 14, 20, 60
+FILES, LINES, TOP_MODULES, FOLDER_MODULES, SMALL_FILES, SMALL_LINES = 365, 69_450, 7, 14, 20, 60
 ROOTS = ("src", "tests", "benchmarks", "tools")
 HOUSE = Path("src/harken")
 _SQL_FUNCTION = re.compile(r"^CREATE (?:OR REPLACE )?FUNCTION ", re.MULTILINE | re.IGNORECASE)
