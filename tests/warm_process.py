@@ -12,6 +12,7 @@ import os
 import pkgutil
 import runpy
 import select
+import shutil
 import signal
 import socket
 import sys
@@ -79,6 +80,8 @@ def _serve() -> None:
     os.dup2(null, 0)
     os.close(null)
     _Forks(owner, door, main, measuring, python).serve()
+    # Whoever made it may have been killed.
+    shutil.rmtree(Path(python).parent, ignore_errors=True)
 
 
 class _Forks:
@@ -109,9 +112,11 @@ class _Forks:
                     self._askers.append(each.accept()[0])
             for asker in [each for each in ready if each in self._askers]:
                 if not self._answer(asker):
-                    if asker is self._owner:
-                        return
                     self._leave(asker)
+            if self._owner not in self._askers:
+                for asker in list(self._askers):
+                    self._leave(asker)
+                return
 
     def _reap(self, ending: int) -> None:
         pid, tells, _ = self._running.pop(ending)

@@ -20,7 +20,7 @@ def test_each_can_be_imported() -> None:
 
 
 def test_that_of_contexts_goes_its_whole_way() -> None:
-    _run("speed_context.py", "--queries", "3", "--rounds", "1")
+    _run("speed_context.py", "--queries", "3", "--rounds", "1", "--segment", "200")
 
 
 def test_that_of_beam_tells_recall_by_type_of_question_beside_the_tokens(tmp_path: Path) -> None:
