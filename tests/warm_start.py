@@ -27,6 +27,7 @@ MEASURED = ("COVERAGE_PROCESS_CONFIG", "COVERAGE_PROCESS_START")
 # The folder of the one that a run's processes share.
 SHARED = "TESTS_WARM_PROCESS"
 _KILLED = signal.SIGKILL.value
+_PATIENCE_SECONDS = 120.0
 
 
 class WarmStart:
@@ -35,6 +36,7 @@ class WarmStart:
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: socket.socket | None = None
+        self._answered: socket.socket | None = None
         self._folder: str | None = None
         self._lock = threading.Lock()
         atexit.register(self.close)
@@ -106,8 +108,11 @@ class WarmStart:
 
     @property
     def python(self) -> str:
-        """What stands in for Python, for who starts commands by itself."""
-        self.open()
+        """What stands in for Python, for who starts commands by itself, and may not wait until all is imported."""
+        channel = self.open()
+        if channel is not self._answered:
+            assert self.run(["-c", ""], {}, b"", _PATIENCE_SECONDS)[0] == 0
+            self._answered = channel
         return f"{self._folder or os.environ[SHARED]}/python"
 
     def share(self) -> None:
