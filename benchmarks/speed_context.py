@@ -1,6 +1,6 @@
 """Speed of what stands before a model's call: auto-RAG and the whole context, in one long segment.
 
-    python benchmarks/speed_context.py [--queries 150] [--rounds 5]
+    python benchmarks/speed_context.py [--queries 150] [--rounds 5] [--segment 2000]
 
 A chat of 2,000 messages that has never had a `/new`, with made-up vectors near those of real texts, warm; every query
 is embedded by the real model. Each round is a store of its own; the medians of the rounds stand last. All figures of
@@ -32,18 +32,18 @@ AUTO_RAG_P95_MS, CONTEXT_P95_MS = 8.0, 11.0
 _CENTERS = 64
 
 
-def in_a_segment(home: Path, queries: Sequence[str]) -> Iterator[Figure]:
+def in_a_segment(home: Path, queries: Sequence[str], size: int = SEGMENT) -> Iterator[Figure]:
     """Warm, the query embedded by the real model, in a chat that has never had a `/new`."""
     with Harken(home) as harken:
-        _hold(harken)
+        _hold(harken, size)
         session = harken.chats.session("long", "library")
         for query in queries[:10]:
             harken.auto_rag(session, query)
             harken.build_context(session, [query])
         works = (partial(harken.auto_rag, session, query) for query in queries)
-        yield times_of(works).figure("auto-RAG in a long segment", SEGMENT, AUTO_RAG_P95_MS)
+        yield times_of(works).figure("auto-RAG in a long segment", size, AUTO_RAG_P95_MS)
         works = (partial(harken.build_context, session, [query]) for query in queries)
-        yield times_of(works).figure("build_context in a long segment", SEGMENT, CONTEXT_P95_MS)
+        yield times_of(works).figure("build_context in a long segment", size, CONTEXT_P95_MS)
         model = harken.spaces.embedder()
         parts = {
             "embed the query": (model, "embed_query"),
@@ -60,12 +60,12 @@ def in_a_segment(home: Path, queries: Sequence[str]) -> Iterator[Figure]:
             if times.wall:
                 share = sum(times.wall) / sum(whole.wall)
                 calls = f"{len(times.wall) / len(queries):.1f} times a query"
-                yield times.figure(f"  of auto-RAG: {label}", SEGMENT, note=f"{share:.0%} of the time, {calls}")
+                yield times.figure(f"  of auto-RAG: {label}", size, note=f"{share:.0%} of the time, {calls}")
 
 
-def _hold(harken: Harken) -> None:
+def _hold(harken: Harken, size: int) -> None:
     """A chat of so many messages with made-up vectors near those of real texts."""
-    texts = Talks(31).texts(SEGMENT)
+    texts = Talks(31).texts(size)
     for place, text in enumerate(texts):
         harken.record_message("long", "assistant" if place % 2 else "user", text)
     filled = harken.spaces.filled()
@@ -81,12 +81,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--queries", type=int, default=150)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--segment", type=int, default=SEGMENT)
     given = parser.parse_args()
     found: dict[str, list[Figure]] = {}
     for place in range(given.rounds):
-        queries = Talks(32 + place).queries(Talks(31).texts(SEGMENT), given.queries)
+        queries = Talks(32 + place).queries(Talks(31).texts(given.segment), given.queries)
         with tempfile.TemporaryDirectory() as folder:
-            for figure in in_a_segment(Path(folder) / "home", queries):
+            for figure in in_a_segment(Path(folder) / "home", queries, given.segment):
                 found.setdefault(figure.what, []).append(figure)
     show("Every round", [figure.row() for figures in found.values() for figure in figures])
     show("Medians", [_middle(figures).row() for figures in found.values()])

@@ -17,9 +17,13 @@ def routes_of(document: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def try_route(
-    document: Mapping[str, Any], route: tuple[str, str], check: Callable[[schemathesis.Case], None], most: int
+    document: Mapping[str, Any],
+    route: tuple[str, str],
+    check: Callable[[schemathesis.Case], None],
+    most: int,
+    is_drawn_alone: bool = False,
 ) -> None:
-    """Check a route's answers to each case that its document makes, and to so `most` that are drawn.
+    """Check a route's answers to what its document makes, unless that is left out, and to `most` cases that are drawn.
 
     As `schema.parametrize` does; but that makes the cases while tests are collected, which each process of a run does
     with all of them: it took two fifths of collecting.
@@ -39,5 +43,6 @@ def try_route(
     def test(case: schemathesis.Case) -> None:
         check(case)
 
-    config = HypothesisTestConfig(project=schema.config, modes=list(HypothesisTestMode))
+    modes = [mode for mode in HypothesisTestMode if not is_drawn_alone or mode is not HypothesisTestMode.COVERAGE]
+    config = HypothesisTestConfig(project=schema.config, modes=modes)
     create_test(operation=schema[path][method.upper()], test_func=test, config=config)()

@@ -144,8 +144,8 @@ class CommandLine:
         return facts
 
 
-def start_program(file: Path, *arguments: object, **options: Any) -> subprocess.Popen[Any]:
-    """Start a Python program that uses the library, and leave it running."""
+def start_program(file: Path | str, *arguments: object, **options: Any) -> subprocess.Popen[Any]:
+    """Start a Python program that uses the library, or `-c` and what follows it, and leave it running."""
     words = [str(file), *map(str, arguments)]
     options = {"env": dict(os.environ), "encoding": "utf-8", **options}
     return WarmProcess(warm_start(), words, **options) if FORKS else subprocess.Popen([PYTHON[0], *words], **options)

@@ -8,17 +8,18 @@ import os
 import shutil
 import signal
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from _pytest.assertion import rewrite
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, settings, strategies
 from sqlalchemy import URL
 
 from cluster_server import ClusterServer, running_cluster
-from command_line import CommandLine, warm_start
+from command_line import FORKS, CommandLine, warm_start
 from harken.storage.open import open_store
 from postgres_server import CHOSEN, PostgresServer, running_server
 from shared_statements import share_statements
@@ -65,6 +66,15 @@ def pytest_configure() -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # A shell's background jobs ignore Ctrl-C, and so would all that they start; nobody's terminal does.
         signal.signal(signal.SIGINT, _passed_over)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes(config: pytest.Config) -> None:
+    """Have the processes of this run share one that forks commands; where coverage is measured, each has its own."""
+    if FORKS and not getattr(config.option, "cov_source", None):
+        warm_start().share()
+    # Hypothesis keeps which characters there are: in a fresh clone each process would find out for 3 s.
+    threading.Thread(target=strategies.characters(codec="utf-8").validate, daemon=True).start()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from command_line import TIMEOUT_SECONDS, CommandLine
+from command_line import FORKS, TIMEOUT_SECONDS, CommandLine, warm_start
 
 ROOT = Path(__file__).resolve().parents[1]
 # Every page that shows examples to its readers.
@@ -80,7 +80,8 @@ class Shell:
 
     def run(self, script: str, settings: Mapping[str, str] | None = None) -> str:
         """What a script prints; each of its commands must go well."""
-        self.add("harken", f'exec {shlex.quote(sys.executable)} -m harken "$@"')
+        python = warm_start().python if FORKS else sys.executable
+        self.add("harken", f'exec {shlex.quote(python)} -m harken "$@"')
         person = {f"GIT_COMMITTER_{name}": value for name, value in (("NAME", "Ann"), ("EMAIL", "ann@example.org"))}
         environment = {**self.cli.environment(settings), **person}
         environment["PATH"] = f"{self.folder}{os.pathsep}{environment['PATH']}"

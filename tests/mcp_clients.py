@@ -18,7 +18,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 
 from coding_agent import PATIENCE_SECONDS
-from command_line import PYTHON, CommandLine
+from command_line import FORKS, PYTHON, CommandLine, warm_start
 from harken.engine import Harken
 from harken.serve.daemon.paths import DaemonPaths
 from harken.serve.operations.operation import Effect
@@ -101,7 +101,8 @@ def over_stdio(
 ) -> Client:
     """A client of `harken mcp`, started in a folder."""
     args = ["-m", "harken", "mcp", *words]
-    server = StdioServerParameters(command=PYTHON[0], args=args, env=cli.environment(), cwd=folder)
+    python = PYTHON[0] if cli.cold or not FORKS else warm_start().python
+    server = StdioServerParameters(command=python, args=args, env=cli.environment(), cwd=folder)
     return Client(server, mode=mode, **offered)
 
 

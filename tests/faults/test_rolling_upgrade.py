@@ -23,6 +23,7 @@ import httpx
 import pytest
 from sqlalchemy import URL
 
+from command_line import FORKS, warm_start
 from postgres_server import PostgresServer
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -57,10 +58,15 @@ class Version:
 
     def command(self, store: URL, *words: str) -> subprocess.Popen[str]:
         self.folder.mkdir(parents=True, exist_ok=True)
-        variables = {"HARKEN_HOME": str(self.folder), "HARKEN_EMBEDDER": "none", "PYTHONPATH": str(self.source)}
+        variables = {"HARKEN_HOME": str(self.folder), "HARKEN_EMBEDDER": "none"}
         given = {"PATH": os.environ["PATH"], "HARKEN_STORE": store.render_as_string(hide_password=False)}
+        python = sys.executable
+        if self.source != ROOT / "src":
+            given["PYTHONPATH"] = str(self.source)
+        elif FORKS:
+            python = warm_start().python
         return subprocess.Popen(
-            [sys.executable, "-m", "harken", *words],
+            [python, "-m", "harken", *words],
             env={**variables, **given},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
