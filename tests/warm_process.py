@@ -287,7 +287,7 @@ def _run(main: Callable[[], None]) -> int:
         elif sys.argv[1:] and sys.argv[1].endswith(".py"):
             del sys.argv[0]
             sys.path.insert(0, str(Path(sys.argv[0]).parent))
-            runpy.run_path(sys.argv[0], run_name="__main__")
+            runpy.run_path(str(Path(sys.argv[0]).resolve()), run_name="__main__")
         else:
             main()
     except SystemExit as ended:

@@ -62,4 +62,4 @@ def test_what_fails_outside_of_the_store_goes_through_as_it_is(store: SqliteStor
 def test_its_transaction_ends_with_it(store: SqliteStore) -> None:
     with SharedTransaction(store) as view, view.reading() as tx:
         assert tx.connection.in_transaction()
-    assert tx.connection.closed
+    assert not tx.connection.in_transaction()
