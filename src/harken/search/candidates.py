@@ -53,6 +53,7 @@ class Candidates:
         elsewhere: those that were compared in the space for other languages, and whether they may have the query's.
         quoting: those that have the query's words in their order.
         held: who has which of the query's words; None where nobody has looked yet.
+        rare: its rare words, and who has them; likewise.
         rules: similarity of the nearest that state a rule or a preference, best first.
         facts: of those that may come back; `untrusted` are those of them that are not to be trusted.
         fused: what words and meaning say together, or by learned fusion all features; compares within one search, as
@@ -73,6 +74,7 @@ class Candidates:
     elsewhere: dict[int, bool] = field(default_factory=dict)
     quoting: set[int] = field(default_factory=set)
     held: Holding | None = None
+    rare: RareWords | None = None
     rules: dict[int, float] = field(default_factory=dict)
     facts: dict[int, EntryFacts] = field(default_factory=dict)
     untrusted: set[int] = field(default_factory=set)
@@ -420,15 +422,15 @@ class AuthorCue:
 
 def pass_strictly(tx: Transaction, found: Candidates, gate: Gate, projects: Collection[int]) -> set[int]:
     """Those candidates of other projects that may come back; without a vector, those with all of the rare words."""
-    strict, rare = gate.of_others(), None
+    strict = gate.of_others()
     passing = set()
     for entry_id, each in found.facts.items():
         if each.project_id not in projects:
             continue
         admitted = strict.admits(found.similarity.get(entry_id), each.trust.is_untrusted)
         if admitted is None:
-            rare = rare or RareWords.read(tx, found.query, found.scope)
-            admitted = rare.admit(entry_id, is_near=False, needs_all=True)
+            found.rare = found.rare or RareWords.read(tx, found.query, found.scope)
+            admitted = found.rare.admit(entry_id, is_near=False, needs_all=True)
         if admitted:
             passing.add(entry_id)
     return passing

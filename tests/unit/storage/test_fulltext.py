@@ -7,7 +7,7 @@ import pytest
 from harken.model.conversations import MessageType, NewEntry, ProjectIdentity, Role, SearchScope, Trust
 from harken.storage.entries import RecordHead, add_record_entries, row_scope
 from harken.storage.ports import RowScope
-from harken.storage.projects import all_projects
+from harken.storage.projects import all_projects, ensure_project
 from harken.storage.sqlite import fulltext
 from harken.storage.sqlite.store import SqliteStore
 from harken.testing.store_conformance.asking import apply, found, keep, text_problems
@@ -118,6 +118,29 @@ class TestHolders:
         assert all(each == told[0] for each in told)
         assert [len(found["deploy"]) for found in told[0]] == [4, 2, 8]
         assert [len(found["giraffe"]) for found in told[0]] == [0, 0, 0]
+
+
+class TestWhatWasSaved:
+    """What others have saved is left out by a list of their entries: their token stands in all that they have said."""
+
+    def test_a_list_of_others_entries_tells_what_their_tokens_do(
+        self, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with store.writing() as tx:
+            house = ensure_project(tx, HOUSE)
+            for number in range(12):
+                head = RecordHead("memory", f"m{number}", START, project_id=house if number % 3 else None)
+                add_record_entries(tx, [(head, [NewEntry("", f"{'deploy ' * (1 + number % 5)}the thing {number}")])])
+        scope = RowScope(sources=("memory",), without_project_ids=(house,))
+        told = []
+        for few in (1_000, 0):
+            monkeypatch.setattr(fulltext, "_FEW_ENTRIES", few)
+            with store.reading() as tx:
+                best = [tx.text.search(tx.connection, ["deploy", "thing"], scope, most) for most in (1, 3, 9)]
+                told.append((best, tx.text.holders(tx.connection, ["deploy", "giraffe"], scope).of))
+        assert told[0] == told[1]
+        assert [len(found) for found in told[0][0]] == [1, 3, 4]
+        assert [len(ids) for ids in told[0][1].values()] == [4, 0]
 
 
 class TestRoles:

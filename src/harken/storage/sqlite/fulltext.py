@@ -155,10 +155,16 @@ class Fts5Index(TextIndex):
         found = _by_lists(connection, phrases, scope, wide, limit, with_context, others, inside) if phrases else []
         if found is None:
             which = connection, " OR ".join(phrases), _SEARCHED if with_context else _OWN, asked, limit
+            # What others have saved is soon looked through, all that they have said is not.
+            apart = others if inside is None and scope.outside_conversations else None
+            if apart is not None:
+                from harken.storage.sqlite import postings
+
+                inside = postings.none_of(apart, newest_entry(connection))
             if inside is None:
                 found = _match(*which)
             else:
-                found = _match_inside(*which, _asked(_widened(scope, None, inside)), inside)
+                found = _match_inside(*which, _asked(_widened(scope, apart, inside)), inside)
         return found, {entry_id for entry_id, _ in quoting}
 
     def holders(
@@ -193,7 +199,8 @@ class Fts5Index(TextIndex):
 
     def _listed_others(self, connection: Connection, scope: RowScope) -> Int64 | None:
         """The entries of projects that a scope leaves out; None where it leaves out none, or tokens tell it sooner."""
-        if not scope.without_project_ids or newest_entry(connection) <= MATCHES_TO_RANK:
+        few = _FEW_ENTRIES if scope.outside_conversations else MATCHES_TO_RANK
+        if not scope.without_project_ids or newest_entry(connection) <= few:
             return None
         from harken.storage.sqlite import postings
 

@@ -202,6 +202,13 @@ def of_conversations(connection: Connection, conversation_ids: tuple[int, ...], 
     return inside
 
 
+def none_of(others: Int64, newest: int) -> Inside:
+    """Whether each entry up to the newest is none of the others, by its id."""
+    inside = np.ones(newest + 1, dtype=np.bool_)
+    inside[others] = False
+    return inside
+
+
 def outside(ids: Int64, others: Int64) -> NDArray[np.bool_]:
     """Which ids are none of the others."""
     return ~np.isin(ids, others)
