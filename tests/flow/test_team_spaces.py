@@ -112,6 +112,15 @@ def test_what_others_said_in_a_conversation_of_a_shared_space_is_data_there_too(
     assert "boss: Alice (set by alice)" in told
 
 
+def test_a_space_that_was_searched_while_it_was_empty_is_found_in_once_it_is_not(team: Crew) -> None:
+    team.team.create_space(team.speaker("alice"), "farm")
+    team.team.grant(team.speaker("alice"), "farm", "bob", Access.READ)
+    for _ in range(2):
+        assert not team.memory("bob").search("irrigation pump").hits
+    team.memory("alice", "farm").record_message("pumps", "user", ORCHARD)
+    assert [hit.entry.text for hit in team.memory("bob").search("irrigation pump").hits] == [ORCHARD]
+
+
 def test_search_sees_what_was_granted_and_says_whose_it_is(team: Crew) -> None:
     team.team.create_space(team.speaker("alice"), "farm")
     team.team.grant(team.speaker("alice"), "farm", "bob", Access.READ)

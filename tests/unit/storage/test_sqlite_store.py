@@ -234,6 +234,12 @@ class TestRefusals:
             assert tx.connection is not first
             assert get_setting(tx, "colour") is None
 
+    def test_a_connection_that_is_used_while_the_store_is_closed_is_closed_at_its_end(self, store: SqliteStore) -> None:
+        with store.reading() as tx:
+            store.close()
+            assert not tx.connection.closed
+        assert tx.connection.closed
+
     def test_a_reader_waits_for_no_writer(self, store: SqliteStore, database: Path) -> None:
         _set(store, "green")
         with locked(database) as other:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis.strategies import from_regex
 
+from harken.text import rules
 from harken.text.rules import matter_of, rules_in
 
 RULES = """
@@ -213,3 +216,19 @@ def test_of_a_long_sentence_the_part_is_kept_that_states_it() -> None:
 )
 def test_a_rule_stands_in_place_of_one_on_the_same_matter(earlier: str, later: str, is_replaced: bool) -> None:
     assert matter_of(later).is_of(matter_of(earlier)) == is_replaced
+
+
+@pytest.mark.parametrize("language", sorted(name for name, (*_, marks, _) in rules._languages().items() if marks))
+def test_no_pattern_finds_a_rule_where_no_mark_of_its_language_stands(language: str) -> None:
+    """Where none stands, the patterns that look anywhere in a sentence are not run."""
+    _, later, marks = rules._patterns(language)
+    patterns = rules._languages()[language][1]
+    for pattern in (each for each in patterns if not each.startswith("^") or "|^" in each):
+
+        @settings(max_examples=25, derandomize=True, database=None, deadline=None)
+        @given(from_regex(pattern, fullmatch=True))
+        def check(made: str) -> None:
+            said = " ".join(made.lower().split())
+            assert not later(said) or any(mark in said for mark in marks), said
+
+        check()
