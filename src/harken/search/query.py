@@ -180,6 +180,13 @@ def _asks(sentence: str) -> bool:
     return bool(_ASKS.search(sentence)) or (begins and not _ENDS.search(sentence))
 
 
+def last_question(text: str) -> str:
+    """The last sentence of a text that ends as a question; empty where it has none."""
+    if not _QUESTION_MARK.search(text):
+        return ""
+    return next((sentence for sentence in reversed(split_sentences(text)) if _ASKS.search(sentence)), "")
+
+
 def best_passage(text: str, terms: Sequence[str], max_tokens: int) -> str:
     """The stretch of a text that has most of the terms, whatever their endings, in so many tokens; else its head."""
     if tokens.fits(text, max_tokens):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf, log
+from types import MappingProxyType
 
 from harken.errors import MissingExtraError, ProviderError, UsageError
 from harken.model.arguments import MODES
@@ -14,14 +15,22 @@ from harken.providers.embedder import Reranker
 from harken.search.candidates import RULE_LEEWAY, Candidates, labelled, other_project, pass_strictly, trust_factor
 from harken.search.fusion import REORDERED
 from harken.search.newest import newest_first
-from harken.search.query import Query, best_passage, distinctive_terms, is_bare_question, parse_query, share_held
+from harken.search.query import (
+    Query,
+    best_passage,
+    distinctive_terms,
+    is_bare_question,
+    last_question,
+    parse_query,
+    share_held,
+)
 from harken.search.relevance import Gate
 from harken.search.session import NOTHING_RECORDED, Guess, QueryVector, SearchSession, SearchSessions
 from harken.search.spread import Several, led_to, searched_for
 from harken.search.union import hits_in_one_order, hits_told_apart
 from harken.storage.enrichment.summaries import CONVERSATION, EXCHANGE, TOOLS
-from harken.storage.entries import STATES_RULE, has_entries, has_kept_of, row_scope, sources_question
-from harken.storage.facts import EntryFacts
+from harken.storage.entries import STATES_RULE, has_entries, has_kept_of, load_entries, row_scope, sources_question
+from harken.storage.facts import EntryFacts, neighbours
 from harken.storage.ports import MESSAGE_SOURCE, Transaction
 from harken.text import tokens
 from harken.text.words import content_terms
@@ -36,6 +45,7 @@ _LOADED = 5
 # How many tokens of a text the cross-encoder reads: the most of these that makes so many on average, for its time grows
 # with every token. Of BEAM's long answers 96 each gave an MRR of 0.632, 64 0.642, 48 0.659, 32 0.634 (ADR 4).
 _JUDGED_TOKENS, _JUDGED_ON_AVERAGE = (96, 64, 48), 32
+_QUESTION_TOKENS = 16
 # Few texts have more characters a token: what lies behind so many is cut off, and not worth counting.
 _LONGEST_TOKEN = 8
 _LEAST_CHANCE = 1e-6
@@ -128,9 +138,11 @@ class Searcher:
         others = _of_others(shared, query, default_scope(scope), limit, mode)
         hits = list(result.hits)
         if config.rerank if use_reranker is None else use_reranker:
+            with shared.view.reading() as tx:
+                questions = _questions_before(tx, hits[: config.rerank_top])
             # It takes long, and needs no view of the store.
             shared.view.release()
-            hits = rerank(self.reranker(), query, hits, config.rerank_top, config.rerank_blend)
+            hits = rerank(self.reranker(), query, hits, config.rerank_top, config.rerank_blend, questions)
         hits = newest_first(shared.view, statements_first(query, hits, result.threshold))
         own = labelled(hits[:limit], shared.projects)
         lowest, highest = min([1.0, *(hit.score for hit in own)]), max([hit.score for hit in others], default=0.0)
@@ -338,18 +350,40 @@ def statements_first(query: Query, hits: Sequence[Hit], threshold: float | None)
     ]
 
 
-def rerank(reranker: Reranker, query: Query, hits: Sequence[Hit], top: int, blend: float) -> list[Hit]:
+def _questions_before(tx: Transaction, hits: Sequence[Hit]) -> dict[int, str]:
+    """The question that stands before hits, by their entries' ids, as somebody said it who is to be trusted."""
+    beside = neighbours(tx, [hit.entry.id for hit in hits])
+    before = {entry_id: each.before for entry_id, each in beside.items() if each.follows_question}
+    questions: dict[int, str] = {}
+    for each in load_entries(tx, list(before.values())).values():
+        question = "" if each.trust.is_untrusted else last_question(each.text)
+        if question:
+            questions[each.id] = spoken(each.author, tokens.clip_middle(question, _QUESTION_TOKENS))
+    return {entry_id: questions[turn] for entry_id, turn in before.items() if turn in questions}
+
+
+def rerank(
+    reranker: Reranker,
+    query: Query,
+    hits: Sequence[Hit],
+    top: int,
+    blend: float,
+    questions: Mapping[int, str] = MappingProxyType({}),
+) -> list[Hit]:
     """Reorder the `top` of hits by a blend of their score and the cross-encoder's judgement; both are best first.
 
     The judgement's share is `blend`, 0 to 1, once both are brought to 0..1 among the top. Of a long text it reads the
-    passage that has most of the query's words. What is not to be trusted loses as much of it as of its score: what is
+    passage that has most of the query's words, and before it the question that the text follows, by its entry's id:
+    "Yes, in May" answers nothing by itself. What is not to be trusted loses as much of it as of its score: what is
     written to be found reads like an answer.
     """
     head, tail = list(hits[:top]), list(hits[top:])
     if len(head) < 2:
         return [*head, *tail]
     asked = tokens.clip_middle(query.text, _JUDGED_ON_AVERAGE)
-    judged = _normalized([_odds(chance) for chance in reranker.score(asked, _passages(query, head)).tolist()])
+    judged = _normalized(
+        [_odds(chance) for chance in reranker.score(asked, _passages(query, head, questions)).tolist()]
+    )
     scores = _normalized([hit.score for hit in head])
     trusted = [trust_factor(hit) for hit in head]
     blended = [
@@ -364,14 +398,16 @@ def rerank(reranker: Reranker, query: Query, hits: Sequence[Hit], top: int, blen
     ] + tail
 
 
-def _passages(query: Query, hits: Sequence[Hit]) -> list[str]:
+def _passages(query: Query, hits: Sequence[Hit], questions: Mapping[int, str]) -> list[str]:
     """What the cross-encoder reads of each: short texts leave their room to longer ones."""
     terms, longest = distinctive_terms(query.terms), _JUDGED_TOKENS[0] * _LONGEST_TOKEN
     sizes = [tokens.estimate(hit.entry.text[:longest]) for hit in hits]
     room = _JUDGED_ON_AVERAGE * len(hits)
     fitting = (most for most in _JUDGED_TOKENS if sum(min(size, most) for size in sizes) <= room)
     most = next(fitting, _JUDGED_ON_AVERAGE)
-    return [spoken(hit.entry.author, best_passage(hit.entry.text, terms, most)) for hit in hits]
+    passages = [spoken(hit.entry.author, best_passage(hit.entry.text, terms, most)) for hit in hits]
+    led_by = [questions.get(hit.entry.id) for hit in hits]
+    return [f"{question}\n{said}" if question else said for question, said in zip(led_by, passages, strict=True)]
 
 
 def _odds(chance: float) -> float:

@@ -4,7 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harken.search.query import MAX_QUERY_TOKENS, MAX_TERMS, best_passage, parse_query, whole_words
+from harken.search.query import (
+    MAX_QUERY_TOKENS,
+    MAX_TERMS,
+    best_passage,
+    last_question,
+    parse_query,
+    whole_words,
+)
 from harken.text import tokens
 from harken.text.words import STOP_WORDS
 
@@ -137,3 +144,18 @@ class TestPassages:
     @given(st.text(max_size=3000), st.lists(st.text(min_size=1, max_size=8), max_size=5), st.integers(8, 120))
     def test_it_never_takes_more_than_it_may(self, text: str, terms: list[str], most: int) -> None:
         assert tokens.estimate(best_passage(text, terms, most)) <= most
+
+
+@pytest.mark.parametrize(
+    ("text", "question"),
+    [
+        ("Nice! Where did you go? I was at home.", "Where did you go?"),
+        ("When was it? And who came?", "And who came?"),
+        ("Und wann war das？", "Und wann war das？"),
+        ("I asked where he was.", ""),
+        ("See https://example.org/?q=1 for more.", ""),
+        ("", ""),
+    ],
+)
+def test_the_last_question_of_a_text(text: str, question: str) -> None:
+    assert last_question(text) == question

@@ -71,3 +71,9 @@ def test_a_text_is_judged_with_its_speaker() -> None:
     reranker = OverlapReranker()
     rerank(reranker, parse_query("zebra"), hits("a", "b"), 10, 1.0)
     assert reranker.asked == [("zebra", ("Ada: a", "Ada: b"))]
+
+
+def test_a_question_is_read_before_what_follows_it() -> None:
+    reranker = OverlapReranker()
+    rerank(reranker, parse_query("zebra"), hits("a", "b"), 10, 1.0, {1: "Ben: What is it?"})
+    assert reranker.asked == [("zebra", ("Ada: a", "Ben: What is it?\nAda: b"))]

@@ -13,7 +13,7 @@ from harken.config.sections import SearchConfig
 from harken.errors import EndpointError, MissingExtraError, NotFoundError, UsageError
 from harken.jobs.embed import EmbedWork
 from harken.jobs.job import run_until_idle
-from harken.model.conversations import Message, ProjectIdentity, Role, SearchScope
+from harken.model.conversations import Message, ProjectIdentity, Role, SearchScope, Trust
 from harken.model.lookups import SearchResult
 from harken.providers.embedder import Embedder, Reranker, Vectors
 from harken.record.recorder import NewMessage
@@ -420,6 +420,27 @@ class TestReranking:
         desk.reranker = lambda: seen
         desk.search("where did the giraffe meet a zebra?", rerank=True)
         assert any("until night." in text for text in seen.asked[0][1])
+
+    def test_an_answer_is_read_behind_the_question_that_it_follows(self, desk: Desk) -> None:
+        desk.place.say("c", "Nice weather today. Where did the giraffe meet a zebra?", author="Ben")
+        desk.place.say("c", "At the river, like the other zebra.", author="Ada")
+        desk.place.say("c", "That zebra was old.", author="Ben")
+        seen = OverlapReranker()
+        desk.reranker = lambda: seen
+        desk.search("where does the zebra live?", rerank=True)
+        assert set(seen.asked[0][1]) == {
+            "Ben: Nice weather today. Where did the giraffe meet a zebra?",
+            "Ben: Where did the giraffe meet a zebra?\nAda: At the river, like the other zebra.",
+            "Ben: That zebra was old.",
+        }
+
+    def test_a_question_that_is_not_to_be_trusted_speaks_for_no_answer(self, desk: Desk) -> None:
+        desk.place.say("c", "Which zebra is the very best zebra?", trust=Trust.UNTRUSTED)
+        desk.place.say("c", "That zebra.")
+        seen = OverlapReranker()
+        desk.reranker = lambda: seen
+        desk.search("zebra", rerank=True)
+        assert "That zebra." in seen.asked[0][1]
 
     def test_of_a_long_query_it_reads_as_little(self, desk: Desk) -> None:
         say(desk, "zebra one", "zebra two")
