@@ -190,11 +190,11 @@ class Journal:
     def _append_file(
         self, path: str, content: bytes, expected: Callable[[str], int], repair: Callable[[str], None]
     ) -> Appended:
-        target = self._folder / path
+        target = f"{self._root}/{path}"
         try:
-            size = target.stat().st_size
+            size = os.stat(target).st_size  # noqa: PTH116 - with each message, of which a path took a hundredth
         except FileNotFoundError:
-            make_private(target.parent)
+            make_private((self._folder / path).parent)
             size = 0
         # Before it is opened: a repair may put another file in this one's place.
         if size != expected(path):

@@ -123,12 +123,12 @@ def placed_insertion(table: Table, names: tuple[str, ...], dialect: Dialect) -> 
 
 def bare(connection: Connection, statement: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> list[Any]:
     """The rows of a statement, without what SQLAlchemy does for each execution, which takes longer than a short one."""
-    driver: Any = connection.connection.driver_connection
+    driver: Any = connection.connection.dbapi_connection
     rows: list[Any] = driver.execute(statement, values).fetchall()
     return rows
 
 
 def bare_each(connection: Connection, statement: str, values: Iterable[Sequence[Any] | Mapping[str, Any]]) -> None:
     """Execute a statement with each of the values, likewise."""
-    driver: Any = connection.connection.driver_connection
+    driver: Any = connection.connection.dbapi_connection
     driver.executemany(statement, values)

@@ -85,7 +85,7 @@ Ends = Mapping[int, Sequence[Indexed]]
 
 def words_of(connection: Connection, entry_ids: Sequence[int]) -> Iterator[Any]:
     """The rows of the view of entries, one by one."""
-    driver: Any = connection.connection.driver_connection
+    driver: Any = connection.connection.dbapi_connection
     found: Iterator[Any] = driver.execute(_WORDS_OF, (json.dumps(list(entry_ids)),))
     return found
 

@@ -407,7 +407,7 @@ def _survive_ctrl_c(context: ExceptionContext) -> None:
 
 
 def _driver_of(connection: Connection) -> sqlite3.Connection:
-    driver = connection.connection.driver_connection
+    driver: Any = connection.connection.dbapi_connection
     assert isinstance(driver, sqlite3.Connection)  # noqa: S101 - narrows the driver's type
     return driver
 
