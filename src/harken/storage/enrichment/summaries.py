@@ -131,12 +131,7 @@ def count_due(tx: Transaction, kind: str, now: datetime, rest_seconds: float, co
 
 
 def count_due_and_stale(
-    tx: Transaction,
-    kind: str,
-    now: datetime,
-    rest_seconds: float,
-    consent: Consent,
-    counted: RowCounts | None = None,
+    tx: Transaction, kind: str, now: datetime, rest_seconds: float, consent: Consent, counted: RowCounts | None = None
 ) -> tuple[int, int]:
     """How many items wait for a summary, and how many of them have one already, which is stale.
 
