@@ -18,6 +18,7 @@ from harken.storage.enrichment.jobs import (
     complete,
     count_unembedded,
     count_without_second,
+    owned_question,
     second_state,
 )
 from harken.storage.ports import MESSAGE_SOURCE, Store, StoredSpace, Transaction
@@ -225,6 +226,11 @@ class EmbedWork(Job[Claimed, "tuple[Vectors | None, Vectors | None]"]):
             second = [(item, vector) for item, (_, vector) in made if vector is not None]
             self._beside -= self.second.finish(tx, [item for item, _ in made if item.is_for_both], second)
         return kept
+
+    def _owned(self, tx: Transaction, items: list[Claimed]) -> set[int]:
+        if self.second and (both := [item.entry_id for item in items if item.is_for_both]):
+            tx.dialect.foresee(tx.connection, owned_question(tx, self.second.name, both, self.second.owner))
+        return super()._owned(tx, items)
 
     def _is_brief(self, item: Claimed) -> bool:
         return item.source == MESSAGE_SOURCE and not tokens.reaches(item.text, self.min_message_tokens)

@@ -89,7 +89,7 @@ def claim_unembedded(
     is_last = bool(rows) and rows[0].attempts >= max_retries
     rows = alike[: 1 if is_last else max(1, limit >> rows[0].attempts)] if rows else []
     owners = {EMBED: owner} | ({EMBED_LANGUAGES: second_owner} if second_owner and 0 < len(rows) < limit else {})
-    mine, *more = claim_each(tx, owners, [row.id for row in rows], now, lease_seconds)
+    mine, *more = claim(tx, owners, [row.id for row in rows], now, lease_seconds)
     both = more[0] if more else set()
     return [Claimed(row.id, row.source, row.author, row.text, row.id in both) for row in rows if row.id in mine]
 
@@ -136,7 +136,7 @@ def claim_second(
         .with_for_update(of=entries, skip_locked=True)
     )
     rows = tx.connection.execute(ready).all()
-    mine = claim(tx, EMBED_LANGUAGES, [row.id for row in rows], owner, now, lease_seconds)
+    [mine] = claim(tx, {EMBED_LANGUAGES: owner}, [row.id for row in rows], now, lease_seconds)
     return [Claimed(*row) for row in rows if row.id in mine]
 
 
@@ -202,25 +202,18 @@ def is_given_up(tx: Transaction, kind: str, item_id: ColumnElement[int]) -> Colu
 
 
 def claim(
-    tx: Transaction, kind: str, item_ids: Sequence[int], owner: str, now: datetime, lease_seconds: float
-) -> set[int]:
-    """Lease items to an owner; rows of earlier attempts keep their count.
-
-    Returns:
-        Those that are the owner's now: another worker may have been quicker.
-    """
-    return claim_each(tx, {kind: owner}, item_ids, now, lease_seconds)[0]
-
-
-def claim_each(
     tx: Transaction, owners: Mapping[str, str], item_ids: Sequence[int], now: datetime, lease_seconds: float
 ) -> list[set[int]]:
-    """The same of several kinds of work on the items, by their owners, in that order."""
+    """Lease items to the owners of some kinds of work; rows of earlier attempts keep their count.
+
+    Returns:
+        By kind those that are its owner's now: another worker may have been quicker.
+    """
     every = {"tenant": tx.tenant, "attempts": 0, "lease_until": now + timedelta(seconds=lease_seconds)}
     leases = [{**every, "kind": kind, "claimed_by": owner, "free_before": now} for kind, owner in owners.items()]
     rows = [{**lease, "item_id": item_id} for lease in leases for item_id in item_ids]
     tx.dialect.execute_each(tx.connection, _leased(tx.dialect), rows)
-    tx.dialect.foresee(tx.connection, *(_owned(tx, kind, item_ids, owner) for kind, owner in owners.items()))
+    tx.dialect.foresee(tx.connection, *(owned_question(tx, kind, item_ids, owner) for kind, owner in owners.items()))
     return [owned(tx, kind, item_ids, owner) for kind, owner in owners.items()]
 
 
@@ -234,10 +227,11 @@ def _leased(dialect: Dialect) -> Insert:
 
 def owned(tx: Transaction, kind: str, item_ids: Sequence[int], owner: str) -> set[int]:
     """Those of the items that are still leased to the owner; the others were taken over after the lease ended."""
-    return {row[0] for row in tx.dialect.bare_rows(tx.connection, *_owned(tx, kind, item_ids, owner))}
+    return {row[0] for row in tx.dialect.bare_rows(tx.connection, *owned_question(tx, kind, item_ids, owner))}
 
 
-def _owned(tx: Transaction, kind: str, item_ids: Sequence[int], owner: str) -> Question:
+def owned_question(tx: Transaction, kind: str, item_ids: Sequence[int], owner: str) -> Question:
+    """What `owned` asks."""
     named = {"of_tenant": tx.tenant, "of_kind": kind, "of_owner": owner, AMONG: tx.dialect.listing(list(item_ids))}
     return _statements(tx.dialect)[0], named
 

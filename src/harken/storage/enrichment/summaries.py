@@ -120,7 +120,7 @@ def claim_due(
         due = _due(tx, kind, now, rest_seconds, wanted)
     ready = _with_work(kind, due).where(_ITEMS[kind].c.id.in_(item_ids), is_free(now))
     rows = tx.connection.execute(ready.with_for_update(of=_ITEMS[kind], skip_locked=True)).all()
-    mine = claim(tx, SUMMARIZE[kind], [row.item_id for row in rows], owner, now, lease_seconds)
+    [mine] = claim(tx, {SUMMARIZE[kind]: owner}, [row.item_id for row in rows], now, lease_seconds)
     found = {row.item_id: _due_summary(row) for row in rows if row.item_id in mine}
     return [found[item_id] for item_id in item_ids if item_id in found]
 
