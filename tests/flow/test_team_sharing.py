@@ -195,6 +195,33 @@ def test_a_space_keeps_what_is_younger_than_its_days(team: Crew) -> None:
         team.team.keep_space(team.speaker("bob"), "common", 1)
 
 
+def test_whatever_members_forget_or_delete_the_tables_of_all_tenants_are_vacuumed_by_the_worker_alone_and_once(
+    team: Crew, shared_database: str
+) -> None:
+    asked = "SELECT sum(vacuum_count) FROM pg_stat_all_tables WHERE relname IN ('messages', 'entries', 'vectors')"
+
+    def vacuumed() -> int:
+        with psycopg.connect(shared_database, autocommit=True) as connection:
+            row = connection.execute(asked).fetchone()
+        assert row is not None
+        return int(row[0])
+
+    team.team.create_space(team.speaker("alice"), "farm")
+    team.memory("alice", "farm").record_message("pumps", "user", PUMP)
+    before = vacuumed()
+    for name in ("alice", "bob"):
+        said = team.memory(name).record_message("survey", "user", WELL)
+        maintenance = team.memory(name).maintenance
+        assert not maintenance.forget(maintenance.plan_forget(messages=[said.uid])).scrubbed
+    team.team.delete_space(team.speaker("alice"), "farm")
+    assert vacuumed() == before
+    for _ in range(2):
+        assert team.team.retain() == 0
+        assert vacuumed() == before + 3, "three tables, once"
+    maintenance = team.memory("bob").maintenance
+    assert [finding.problem for finding in maintenance.doctor() if finding.check == "freed_space"] == []
+
+
 def test_a_deleted_space_leaves_nothing(team: Crew) -> None:
     team.team.create_space(team.speaker("alice"), "farm")
     team.memory("alice", "farm").record_message("pumps", "user", PUMP)

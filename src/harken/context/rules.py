@@ -100,11 +100,7 @@ def standing_rules(tx: Transaction, seen: ProjectScope = EVERY_PROJECT, only_cou
 
 
 def rule_quotes(
-    searches: SearchSession,
-    query: Query | None,
-    config: RagConfig,
-    besides: Collection[str] = (),
-    of_others: str = "",
+    searches: SearchSession, query: Query | None, config: RagConfig, besides: Collection[str] = (), of_others: str = ""
 ) -> list[Quote]:
     """At most three rules that touch a task, the newest first: those that are about it, and general ones.
 

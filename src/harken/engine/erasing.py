@@ -15,7 +15,8 @@ from harken.engine.team_memory import CONVERSATION, CORE, LABEL, LABELLED, MESSA
 from harken.errors import NotFoundError, UsageError
 from harken.journal.export import export_to_file
 from harken.model.conversations import Labelled, Titled
-from harken.model.team import Principal, TeamSpace
+from harken.model.team import COMMON, Principal, TeamSpace
+from harken.record.forget import note_scrub
 from harken.storage.conversations import find_conversation, find_message
 from harken.storage.records.marks import drop_ratings
 from harken.storage.records.rows import find_kept
@@ -171,11 +172,11 @@ class Erasing:
         return gone
 
     def drop(self, space: TeamSpace) -> None:
-        """Delete every row of a space, and let the server free them."""
-        harken = self.opened(space)
-        with harken.store.writing() as tx:
+        """Delete every row of a space; a note in the common one has the server free them."""
+        with self.opened(space).store.writing() as tx:
             drop_everything(tx)
-        harken.store.scrub()
+        with self.opened(TeamSpace(COMMON, space.team, COMMON)).store.writing() as tx:
+            note_scrub(tx)
         self.closed(space)
 
 

@@ -16,13 +16,7 @@ from harken.model.experiences import EXPERIENCE, ExperienceStatus
 from harken.model.team import Access, KeyScope, Speaker, TeamSpace
 from harken.record.forget import plan_conversations, plan_messages
 from harken.record.recorder import Batch, NewConversation, NewMessage, Recorder
-from harken.storage.conversations import (
-    find_conversation,
-    find_message,
-    messages_of,
-    messages_of_exchange,
-    resolve_uid,
-)
+from harken.storage.conversations import find_conversation, find_message, messages_of, messages_of_exchange, resolve_uid
 from harken.storage.ports import Transaction
 from harken.storage.positions import conversations_of_messages
 from harken.storage.records.rows import MEMORY, find_kept, kept_uid

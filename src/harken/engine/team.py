@@ -27,6 +27,7 @@ from harken.errors import KeyRefusedError, StoreError, UsageError
 from harken.log import Log
 from harken.model.provenance import Provenance
 from harken.model.team import COMMON, EVERY_SCOPE, Access, KeyScope, Principal, PrincipalKind, Speaker, TeamSpace
+from harken.record.forget import scrub_for
 from harken.storage.entries import has_entries
 from harken.storage.open import open_server
 from harken.storage.team import people
@@ -88,7 +89,7 @@ class Team(Members):
         super().__init__(self._server.control_tables(), now, self._holds_something)
         try:
             # Its models are those of all spaces.
-            self._first = Harken(**self._open, embedder=embedder, store=self._server)
+            self._first = Harken(**self._open, embedder=embedder, store=self._server.of_tenant(self.name))
         except BaseException:
             self._server.close()
             raise
@@ -266,12 +267,15 @@ class Team(Members):
         return found
 
     def retain(self) -> int:
-        """Forget what is older than its space keeps it; how many records that was."""
-        return sum(
+        """Forget what is older than its space keeps it, and free what was forgotten; how many records were too old."""
+        spaces = self._all_spaces()
+        count = sum(
             retain(self.opened(space), space.retention_days, self._now())
-            for space in self._all_spaces()
+            for space in spaces
             if space.retention_days is not None
         )
+        scrub_for(map(self._server.of_tenant, {self.name, *(space.tenant for space in spaces)}), self._server)
+        return count
 
     def _all_spaces(self) -> list[TeamSpace]:
         with self._control.reading(self.name) as tx:
@@ -373,6 +377,7 @@ class Team(Members):
                     known.harken.close()
             self._spaces.clear()
         self._first.close()
+        self._server.close()
 
     def __enter__(self) -> Self:
         return self

@@ -30,7 +30,8 @@ _LOOKED_AGAIN_SECONDS = 30.0
 # What falls due by time alone is not looked for after each message, nor without a pause: looking through forty spaces
 # in which people talk takes seconds, and a tenth of the time is enough for it.
 _PATIENCE_SECONDS, _MOST_PATIENCE_SECONDS, _LOOKING_SHARE = 5.0, 60.0, 0.1
-_RETAINED_EVERY_SECONDS = 3600.0
+# One VACUUM frees what all spaces have forgotten since the last one.
+_RETAINED_EVERY_SECONDS = 600.0
 _KEPT_SOURCES = ("memory", "experience", "value")
 _FORGOTTEN_AT_ONCE = 1000
 
@@ -144,7 +145,7 @@ class TeamWorkers:
     Args:
         team: its name.
         listen: calls what it is given with the tenant of each space in which work is left.
-        retain: forgets what is older than its space keeps it.
+        retain: forgets what is older than its space keeps it, and frees what was forgotten.
     """
 
     team: str

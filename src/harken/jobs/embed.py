@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
+from harken.errors import HarkenError
 from harken.jobs.job import Job
 from harken.log import Log
 from harken.model.conversations import spoken
@@ -14,8 +15,10 @@ from harken.storage.enrichment.jobs import (
     Claimed,
     claim_second,
     claim_unembedded,
+    complete,
     count_unembedded,
     count_without_second,
+    owned_question,
     second_state,
 )
 from harken.storage.ports import MESSAGE_SOURCE, Store, StoredSpace, Transaction
@@ -81,6 +84,15 @@ class LanguageWork(Job[Claimed, Vectors]):
         self.is_drained = len(claimed) < self.batch_size and self._finished
         return [claimed] if claimed else []
 
+    def finish(self, tx: Transaction, items: list[Claimed], made: Sequence[tuple[Claimed, Vectors]]) -> set[int]:
+        """Keep vectors of what was leased with the first model's, and end these leases, on what has none as well."""
+        mine = self._owned(tx, items)
+        self.stored += self._keep(tx, [(item, vector) for item, vector in made if item.entry_id in mine])
+        complete(tx, self.name, sorted(mine))
+        done = {item.entry_id for item in items}
+        self._after = max([self._after, *done]) if self.is_drained else self._after
+        return done
+
     def _make(self, items: list[Claimed]) -> Sequence[Vectors]:
         made = _embedded(self.embedder, items)
         self._answered()
@@ -115,13 +127,13 @@ class LanguageWork(Job[Claimed, Vectors]):
 
 
 @dataclass
-class EmbedWork(Job[Claimed, "Vectors | None"]):
-    """Embeds one batch at a time.
+class EmbedWork(Job[Claimed, "tuple[Vectors | None, Vectors | None]"]):
+    """Embeds one batch at a time; the last one that waits by the second model as well, which costs no other turn.
 
     Args:
         space: the space that `embedder` fills.
         batch_size: 1 to 100; a batch is stored whole or not at all.
-        second: done when nothing else is left, behind the last batch.
+        second: done when nothing else is left.
         min_message_tokens: a person's message of fewer is looked at for a rule alone, and keeps no vector.
     """
 
@@ -135,6 +147,7 @@ class EmbedWork(Job[Claimed, "Vectors | None"]):
     min_message_tokens: int = 10
     _indexed: int = field(default=0, init=False)
     _indexed_at: datetime = field(default=datetime.min.replace(tzinfo=UTC), init=False)
+    _beside: set[int] = field(default_factory=set, init=False)
 
     name = EMBED
     row = "entry_id"
@@ -142,8 +155,13 @@ class EmbedWork(Job[Claimed, "Vectors | None"]):
 
     def run_once(self) -> int:
         """Do one batch; how many items were taken on, well or not, 0 when there is nothing to do now."""
-        done = super().run_once()
-        if self.second and (self.is_drained or not done):
+        before = self.second.stored if self.second else 0
+        done = super().run_once() + (self.second.stored - before if self.second else 0)
+        if self.second and self._beside:
+            # The first model failed, or somebody else has taken them over.
+            self.second.give_back()
+            self.second.is_drained, self._beside = False, set()
+        if self.second and (not done or (self.is_drained and not self.second.is_drained)):
             done += self.second.run_once()
             self.is_drained = self.is_drained and self.second.is_drained
         return done
@@ -163,35 +181,56 @@ class EmbedWork(Job[Claimed, "Vectors | None"]):
 
     def _claim(self, tx: Transaction, rows: Sequence[int]) -> list[list[Claimed]]:
         limits = self.batch_size, self.now(), self.lease_seconds, self.max_retries
-        claimed = claim_unembedded(tx, self.space, self.owner, *limits)
+        claimed = claim_unembedded(tx, self.space, self.owner, *limits, self.second.owner if self.second else "")
         # What is to be done once nothing is found is done first.
         is_settled = self.space.state == "active" and self.stored - self._indexed < _WORTH_INDEXING
         self.is_drained = len(claimed) < self.batch_size and is_settled
+        self._beside = {item.entry_id for item in claimed if item.is_for_both}
         return [claimed] if claimed else []
 
-    def _make(self, items: list[Claimed]) -> Sequence[Vectors | None]:
+    def _make(self, items: list[Claimed]) -> Sequence[tuple[Vectors | None, Vectors | None]]:
         made = dict.fromkeys([item.entry_id for item in items])
         for is_second in (False, True):
             model = self.second.embedder if is_second and self.second else self.embedder
             mine = [item for item in items if self._reads(item) is is_second]
             made |= zip([item.entry_id for item in mine], _embedded(model, mine) if mine else (), strict=True)
         self._answered()
-        return [made[item.entry_id] for item in items]
+        second = self._made_beside([item for item in items if item.is_for_both and not self._is_brief(item)])
+        return [(made[item.entry_id], second.get(item.entry_id)) for item in items]
 
-    def _keep(self, tx: Transaction, made: Sequence[tuple[Claimed, Vectors | None]]) -> int:
+    def _made_beside(self, items: Sequence[Claimed]) -> dict[int, Vectors]:
+        """Vectors of the second model, by rows; none where it fails: then its own turn comes to them."""
+        made: Sequence[Vectors] = ()
+        if self.second and items:
+            try:
+                made = _embedded(self.second.embedder, items)
+            except HarkenError as error:
+                _log.warning("second_model_failed", items=len(items), error_class=type(error).__name__)
+                self.second.is_drained = False
+        return {item.entry_id: vector for item, vector in zip(items, made, strict=False)}
+
+    def _keep(self, tx: Transaction, made: Sequence[tuple[Claimed, tuple[Vectors | None, Vectors | None]]]) -> int:
         import numpy as np
 
         brief = [item.entry_id for item, _ in made if self._is_brief(item)]
         kept = 0
         for is_second in (False, True):
-            mine = [(item.entry_id, v) for item, v in made if v is not None and self._reads(item) is is_second]
+            mine = [(item.entry_id, v) for item, (v, _) in made if v is not None and self._reads(item) is is_second]
             if mine:
                 ids, matrix = [each for each, _ in mine], np.stack([vector for _, vector in mine])
                 note_rules(tx, self.second.spaces[FOREIGN] if is_second and self.second else self.space, ids, matrix)
                 whole = [row for row, each in enumerate(ids) if each not in brief]
                 kept += put_vectors(tx, self.space, [ids[row] for row in whole], matrix[whole]) if whole else 0
         settle_without_vector(tx, brief)
+        if self.second and self._beside:
+            second = [(item, vector) for item, (_, vector) in made if vector is not None]
+            self._beside -= self.second.finish(tx, [item for item, _ in made if item.is_for_both], second)
         return kept
+
+    def _owned(self, tx: Transaction, items: list[Claimed]) -> set[int]:
+        if self.second and (both := [item.entry_id for item in items if item.is_for_both]):
+            tx.dialect.foresee(tx.connection, owned_question(tx, self.second.name, both, self.second.owner))
+        return super()._owned(tx, items)
 
     def _is_brief(self, item: Claimed) -> bool:
         return item.source == MESSAGE_SOURCE and not tokens.reaches(item.text, self.min_message_tokens)

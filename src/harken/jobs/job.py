@@ -35,8 +35,8 @@ Made = TypeVar("Made")
 # How long a job that the day's limit stops waits before it looks again.
 _LIMIT_POLL = timedelta(minutes=10)
 _PATIENCE_SECONDS = 0.5
-# What processes had leased that no longer run is looked for so often.
-_RELEASED_EVERY_SECONDS = 1.0
+# What processes had leased that no longer run is looked for so often: it is a question more.
+_RELEASED_EVERY_SECONDS = 5.0
 # After these no other call can succeed now either.
 _STOPS = (EndpointError, SpendLimitError)
 _log = Log(__name__)

@@ -42,11 +42,7 @@ def density_clusters(matrix: Vectors, least: int = MIN_CLUSTER_SIZE) -> list[lis
     if len(matrix) <= least:
         return []
     finder = HDBSCAN(
-        min_cluster_size=least,
-        min_samples=MIN_SAMPLES,
-        metric="euclidean",
-        cluster_selection_method="eom",
-        copy=True,
+        min_cluster_size=least, min_samples=MIN_SAMPLES, metric="euclidean", cluster_selection_method="eom", copy=True
     )
     apart = matrix.astype(np.float64) - matrix.mean(axis=0, dtype=np.float64)
     lengths = np.linalg.norm(apart, axis=1, keepdims=True)

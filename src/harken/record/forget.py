@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from secrets import token_hex
+from typing import Any
 
 from harken.errors import NotFoundError
 from harken.journal.journal import Journal
@@ -160,17 +161,27 @@ def finish_forgetting(store: Store) -> bool:
     """Overwrite what forgotten words left in freed space, if that is still to be done.
 
     Returns:
-        Whether nothing is left to do; False while another process prevents it.
+        Whether nothing is left to do; False while another process prevents it, or where it is left to others.
     """
-    with store.reading() as tx:
-        due = get_setting(tx, SCRUB_DUE)
-    while due:
-        if not store.scrub():
-            return False
+    # Again, for what another process has forgotten since: its words may be behind the scrubbing.
+    while scrub_for([store], store):
+        pass
+    return _scrub_due(store) is None
+
+
+def scrub_for(stores: Iterable[Store], server: Store) -> int:
+    """Overwrite once what several stores on one server have forgotten; for how many of them that was done."""
+    due = [(store, note) for store in stores if (note := _scrub_due(store))]
+    if not due or not server.scrub():
+        return 0
+    for store, note in due:
         with store.writing() as tx:
-            done, due = due, get_setting(tx, SCRUB_DUE)
-            # Another note is of what another process has forgotten since, whose words may be behind the scrubbing.
-            if due == done:
+            # Another note is of what was forgotten since.
+            if get_setting(tx, SCRUB_DUE) == note:
                 set_setting(tx, SCRUB_DUE, None)
-                return True
-    return True
+    return len(due)
+
+
+def _scrub_due(store: Store) -> Any:
+    with store.reading() as tx:
+        return get_setting(tx, SCRUB_DUE)

@@ -143,8 +143,9 @@ class Halves(TypeDecorator[bytes]):
         """To the database."""
         if value is None or dialect.name != "postgresql":
             return value
+        numbers = struct.unpack(f"<{len(value) // 2}e", value)
         # Six digits are more than a float16 has.
-        return "[" + ",".join(f"{number:.6g}" for number in struct.unpack(f"<{len(value) // 2}e", value)) + "]"
+        return "[" + ",".join(["%.6g"] * len(numbers)) % numbers + "]"
 
     def process_result_value(self, value: Any, dialect: SQLDialect) -> bytes | None:
         """From the database."""

@@ -4,22 +4,23 @@ import itertools
 import os
 import socket
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from sqlalchemy import select
 
 from harken.errors import EndpointError, ProviderError
-from harken.jobs.embed import EmbedWork
+from harken.jobs.embed import EmbedWork, LanguageWork
 from harken.jobs.job import run_until_idle
 from harken.model.conversations import Role
 from harken.providers.embedder import Vectors
 from harken.record.recorder import NewMessage
 from harken.storage.conversations import count_all
-from harken.storage.enrichment.jobs import list_failed, owned, retry_failed
+from harken.storage.enrichment.jobs import count_work, list_failed, owned, retry_failed
 from harken.storage.ports import RowScope, StoredSpace
 from harken.storage.tables import entries, vectors
-from harken.storage.vectors import EMBED, ensure_space, list_spaces, read_vectors
+from harken.storage.vectors import EMBED, EMBED_LANGUAGES, ensure_second, ensure_space, list_spaces, read_vectors
 from harken.testing import HashingEmbedder
 from recorded import LONG, RecordedHome
 
@@ -47,6 +48,21 @@ class Desk:
         work = EmbedWork(self.place.store, model, self.space(model), batch_size, 60, self.place.clock)
         work.owner = work.owner if owner is None else owner
         return work
+
+    def worker_of_two(self, second: HashingEmbedder) -> EmbedWork:
+        """The same with a second model; everything that waits so far is embedded by both."""
+        work, space = self.worker(), second.space
+        with self.place.store.writing() as tx:
+            spaces = ensure_second(tx, space.id, space.dims, space.threshold, {})
+        work.second = LanguageWork(self.place.store, second, spaces, 4, 60, self.place.clock)
+        run_until_idle(work)
+        return work
+
+    def waiting_for_second(self, work: EmbedWork) -> list[int]:
+        """How many wait for the second model, and how many are leased for it."""
+        assert work.second is not None
+        with self.place.store.reading() as tx:
+            return [work.second.waiting(), count_work(tx, EMBED_LANGUAGES, self.place.clock()).leased]
 
     def embedded(self) -> list[str]:
         """The texts that have a vector, oldest first."""
@@ -121,6 +137,56 @@ class TestBatches:
         embedder = _Meanwhile(lambda: place.forget(message))
         assert desk.worker(embedder).run_once() == 1
         assert desk.embedded() == []
+
+
+class TestBothModels:
+    def test_the_last_that_wait_are_embedded_by_both_models_in_one_turn(self, place: RecordedHome) -> None:
+        desk, second = Desk(place, 6), HashingEmbedder(name="other")
+        work = desk.worker_of_two(second)
+        assert (second.embedded, desk.waiting_for_second(work)) == (6, [0, 0])
+        second.calls = 0
+        place.record("c", NewMessage(Role.USER, f"One more: {LONG}"))
+        # Two items of one turn, behind which nobody looks for more.
+        assert (work.run_once(), work.is_drained) == (2, True)
+        assert (second.calls, desk.waiting_for_second(work)) == (1, [0, 0])
+
+    def test_what_the_second_model_fails_at_is_kept_by_the_first_and_waits_for_its_own_turn(
+        self, place: RecordedHome
+    ) -> None:
+        desk, second = Desk(place, 1), HashingEmbedder(name="other")
+        work = desk.worker_of_two(second)
+        second.fail(ProviderError("not now"), ProviderError("not yet"))
+        place.record("c", NewMessage(Role.USER, f"One more: {LONG}"))
+        work.run_once()
+        assert not work.is_drained
+        assert desk.embedded().count("One more") == 1
+        assert desk.waiting_for_second(work) == [1, 0]
+        place.clock.go_on(seconds=2)
+        run_until_idle(work)
+        assert desk.waiting_for_second(work) == [0, 0]
+
+    def test_what_is_forgotten_meanwhile_gets_no_vector_of_either_and_no_lease_is_left(
+        self, place: RecordedHome
+    ) -> None:
+        desk, second = Desk(place, 1), HashingEmbedder(name="other")
+        work = desk.worker_of_two(second)
+        doomed = place.record("c", NewMessage(Role.USER, f"One more: {LONG}")).messages[0]
+        work.embedder = _Meanwhile(lambda: place.forget(doomed))
+        work.run_once()
+        assert desk.embedded() == ["Number 0", "Number 0"]
+        assert desk.waiting_for_second(work) == [0, 0]
+
+    def test_what_another_embeds_by_the_second_model_is_left_to_it(self, place: RecordedHome) -> None:
+        desk, second = Desk(place, 1), HashingEmbedder(name="other")
+        work = desk.worker_of_two(second)
+        assert work.second is not None
+        other = replace(work.second)
+        place.record("c", NewMessage(Role.USER, f"One more: {LONG}"))
+        other.embedder = _Meanwhile(lambda: work.run_once())
+        before = second.embedded
+        other.run_once()
+        assert (second.embedded, desk.waiting_for_second(work)) == (before, [0, 0])
+        assert desk.embedded().count("One more") == 2
 
 
 class TestFailures:

@@ -55,7 +55,7 @@ def summarize(place: RecordedHome, kind: str, most: int) -> None:
 def give_up(place: RecordedHome, kind: str) -> None:
     with place.store.writing() as tx:
         for row_id in find_due(tx, kind, 1, place.clock(), 0.0):
-            claim(tx, SUMMARIZE[kind], [row_id], "me", place.clock(), 60)
+            claim(tx, {SUMMARIZE[kind]: "me"}, [row_id], place.clock(), 60)
             failure = {"error_class": "Broken", "attempts": 5, "failed_at": place.clock()}
             tx.insert(failed_work, [{"kind": SUMMARIZE[kind], "item_id": row_id, **failure}])
 

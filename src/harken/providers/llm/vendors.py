@@ -74,10 +74,7 @@ def _anthropic(options: ChatOptions, connections: httpx2.AsyncClient) -> Model:
     from pydantic_ai.providers.anthropic import AnthropicProvider
 
     client = AsyncAnthropic(
-        api_key=options.api_key or _NO_KEY,
-        base_url=options.url or _ANTHROPIC,
-        http_client=connections,
-        max_retries=0,
+        api_key=options.api_key or _NO_KEY, base_url=options.url or _ANTHROPIC, http_client=connections, max_retries=0
     )
     return AnthropicModel(options.model, provider=AnthropicProvider(anthropic_client=client))
 

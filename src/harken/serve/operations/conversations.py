@@ -244,11 +244,7 @@ def _read(harken: Harken, wanted: ReadArguments, _caller: Caller) -> ReadAnswer:
 
 def _said(message: Message) -> SaidView:
     branch = message.metadata.get("branch")
-    return {
-        **message.view(),
-        "segment_id": message.segment_uid,
-        "branch": branch if isinstance(branch, str) else None,
-    }
+    return {**message.view(), "segment_id": message.segment_uid, "branch": branch if isinstance(branch, str) else None}
 
 
 class DayView(TypedDict):
@@ -364,12 +360,5 @@ OPERATIONS = (
         "Read a conversation as it was said",
         ReadAnswer,
     ),
-    Operation(
-        "days",
-        "Count the questions of each day.",
-        DaysArguments,
-        _days,
-        "Days",
-        DaysAnswer,
-    ),
+    Operation("days", "Count the questions of each day.", DaysArguments, _days, "Days", DaysAnswer),
 )

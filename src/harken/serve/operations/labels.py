@@ -400,13 +400,7 @@ OPERATIONS = (
         scope="remember",
         is_idempotent=True,
     ),
-    Operation(
-        "tag list",
-        "List all tags, the most used first.",
-        NothingNamed,
-        _used,
-        show=_show_tags,
-    ),
+    Operation("tag list", "List all tags, the most used first.", NothingNamed, _used, show=_show_tags),
     Operation(
         "tag add",
         "Give a conversation or a memory tags; search and recall can be limited by them.",

@@ -39,6 +39,7 @@ _MOST_DAY_DIGITS = 5
 _KINDS = ("memory", "message", "conversation", "experience", "value")
 _MOST_MATCHES = 10
 _NOT_YET = "Nothing was forgotten yet: call again, confirm=true."
+_UNFREED = "So may freed space: for ten minutes or so in a team, where its worker sees to it; else run: harken doctor"
 _WHICH = "Nothing was forgotten: ask which are meant, and call again with their ids."
 _NO_MATCH = "Nothing was forgotten, for nothing of this kind was found. Say it in other words, or another kind."
 _TAG = Spelling("--tag", help="Only with this tag; with several, all of them.")
@@ -203,7 +204,7 @@ def _forget(harken: Harken, wanted: ForgetArguments, _caller: Caller) -> ForgetA
         kinds: dict[str, Any] = {f"{wanted.kind}s": wanted.ids}
         doomed = harken.maintenance.plan_forget(**kinds)
         if wanted.confirm and not harken.maintenance.forget(doomed).scrubbed:
-            note = "Freed space may still hold the words, for another process is reading. Later run: harken doctor"
+            note = f"{note} {_UNFREED}"
         if doomed.copies:
             note = f"{note} {counted(len(doomed.copies), 'shared copy', 'shared copies')} with it."
         ids = list(wanted.ids)

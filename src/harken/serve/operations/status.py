@@ -84,10 +84,7 @@ def _show_status(session: Printer, found: Status) -> None:
     talks = counted(counts.conversations, "conversation")
     for name, value in (
         ("home", str(store.home)),
-        (
-            "messages",
-            f"{counts.messages:,} in {talks}, {counted(counts.projects, 'project')}",
-        ),
+        ("messages", f"{counts.messages:,} in {talks}, {counted(counts.projects, 'project')}"),
         ("entries", f"{counts.entries:,} searchable by word"),
         ("embedded", f"{counts.embedded:,} of {counts.embeddable:,}" + (f" ({store.space})" if store.space else "")),
         *(

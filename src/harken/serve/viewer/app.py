@@ -120,11 +120,7 @@ _SPENT = Rendered(
 
 
 def _answer(
-    environment: Environment,
-    asked: Callable[[Request], PageRequest],
-    make: PageMaker,
-    request: Request,
-    prefix: str,
+    environment: Environment, asked: Callable[[Request], PageRequest], make: PageMaker, request: Request, prefix: str
 ) -> Response:
     """Make a page, or the page that says why there is none."""
     try:

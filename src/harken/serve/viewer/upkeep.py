@@ -58,10 +58,5 @@ def _section(key: str) -> str:
     return key.partition(".")[0] if "." in key else "general"
 
 
-PAGES: dict[str, PageMaker] = {
-    "/indexed": indexed,
-    "/spend": spend,
-    "/health": health,
-    "/do/examine": examine,
-}
+PAGES: dict[str, PageMaker] = {"/indexed": indexed, "/spend": spend, "/health": health, "/do/examine": examine}
 MENU = (("Code and documents", "/indexed"), ("Spend and jobs", "/spend"), ("Health and settings", "/health"))

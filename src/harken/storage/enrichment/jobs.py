@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
@@ -10,9 +10,9 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Insert, Text, and_, bindparam, case, delete, func, literal_column, or_, select
 
-from harken.storage.ports import AMONG, Dialect, StoredSpace, Transaction
+from harken.storage.ports import AMONG, Dialect, Question, StoredSpace, Transaction, named_rows
 from harken.storage.state import RowCounts, count_rows, get_setting, read_counters, set_setting, setting_question
-from harken.storage.tables import entries, failed_work, reader, same, summaries, vectors, work
+from harken.storage.tables import entries, failed_work, reader, same, summaries, to_microseconds, vectors, work
 from harken.storage.vectors import EMBED, EMBED_LANGUAGES, VECTORS_REMOVED, is_second, list_spaces
 
 BACKOFF_SECONDS = (1, 2, 4, 8, 16, 32)
@@ -22,12 +22,13 @@ WAITED_OUT_SECONDS = BACKOFF_SECONDS[:-1]
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """An entry to embed: its row, what it is of, and its words with their speaker."""
+    """An entry to embed: its row, what it is of, and its words with their speaker; whether by both models at once."""
 
     entry_id: int
     source: str
     author: str | None
     text: str
+    is_for_both: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ class FailedWork:
         return {"kind": self.kind, "item": self.item_id, "attempts": self.attempts, "error_class": self.error_class}
 
 
-def is_free(now: datetime) -> ColumnElement[bool]:
+def is_free(now: Any) -> ColumnElement[bool]:
     """The condition that an item can be taken now, by its row of work, which is outer joined."""
     return or_(
         work.c.id.is_(None),
@@ -69,35 +70,47 @@ def claim_unembedded(
     now: datetime,
     lease_seconds: float,
     max_retries: int = len(BACKOFF_SECONDS),
+    second_owner: str = "",
 ) -> list[Claimed]:
     """Take up to `limit` entries without a vector in the space, newest first, that nobody else is working on.
 
+    Where they are fewer, a second owner takes them on as well, for the second model.
     Those that have none at all come before those that another space has. What has failed before comes last, so that an
     outage does not use up the attempts of the newest, and in ever smaller parts, half as many each time: in the end, an
     entry that spoils every batch is tried, and given up, alone.
     """
-    attempts = func.coalesce(work.c.attempts, 0)
-    columns = (entries.c.id, entries.c.source, entries.c.author, entries.c.text, attempts.label("attempts"))
-    ready = (
-        tx.select(*columns)
-        .select_from(entries.outerjoin(work, and_(same(entries.c.id, work.c.item_id), work.c.kind == EMBED)))
-        .where(~is_given_up(tx, EMBED, entries.c.id), is_free(now))
-        .order_by(entries.c.created_at.desc(), entries.c.id.desc())
-        .limit(limit)
-    )
-    # Where writers run beside each other, what another one claims at this moment is passed over.
-    ready = ready.with_for_update(of=entries, skip_locked=True)
-    fresh = ready.where(attempts == 0)
+    named = {"of_tenant": tx.tenant, "free_at": to_microseconds(now), "most": limit, "of_space": 0}
     # Space by space, in the order of an index: to sort all that waits took 46 ms for 20,000 entries, each time.
-    rows: Sequence[Any] = tx.connection.execute(fresh.where(entries.c.space_id == 0)).all()
-    if not rows:
-        tried = [each.where(entries.c.space_id == had) for each in (fresh, ready) for had in _other_spaces(tx, space)]
-        rows = next(filter(None, (tx.connection.execute(each).all() for each in tried[1:])), [])
+    if not (rows := named_rows(tx, _ready(is_fresh=True), named)):
+        each = [(is_fresh, had) for is_fresh in (True, False) for had in _other_spaces(tx, space)]
+        tried = (named_rows(tx, _ready(is_fresh), {**named, "of_space": had}) for is_fresh, had in each[1:])
+        rows = next(filter(None, tried), [])
     alike = [row for row in rows if row.attempts == rows[0].attempts]
     is_last = bool(rows) and rows[0].attempts >= max_retries
     rows = alike[: 1 if is_last else max(1, limit >> rows[0].attempts)] if rows else []
-    mine = claim(tx, EMBED, [row.id for row in rows], owner, now, lease_seconds)
-    return [Claimed(row.id, row.source, row.author, row.text) for row in rows if row.id in mine]
+    owners = {EMBED: owner} | ({EMBED_LANGUAGES: second_owner} if second_owner and 0 < len(rows) < limit else {})
+    mine, *more = claim(tx, owners, [row.id for row in rows], now, lease_seconds)
+    both = more[0] if more else set()
+    return [Claimed(row.id, row.source, row.author, row.text, row.id in both) for row in rows if row.id in mine]
+
+
+@cache
+def _ready(is_fresh: bool) -> Any:
+    """What waits in a space, or what of it was never tried; made once, for it is asked behind each message."""
+    of_tenant, attempts = bindparam("of_tenant", type_=Text), func.coalesce(work.c.attempts, 0)
+    columns = (entries.c.id, entries.c.source, entries.c.author, entries.c.text, attempts.label("attempts"))
+    given_up = failed_work.c.tenant == of_tenant, failed_work.c.kind == EMBED, failed_work.c.item_id == entries.c.id
+    fresh = (attempts == 0,) if is_fresh else ()
+    ready = (
+        select(*columns)
+        .select_from(entries.outerjoin(work, and_(same(entries.c.id, work.c.item_id), work.c.kind == EMBED)))
+        .where(entries.c.tenant == of_tenant, entries.c.space_id == bindparam("of_space"), *fresh)
+        .where(~select(failed_work.c.id).where(*given_up).exists(), is_free(bindparam("free_at")))
+        .order_by(entries.c.created_at.desc(), entries.c.id.desc())
+        .limit(bindparam("most"))
+    )
+    # Where writers run beside each other, what another one claims at this moment is passed over.
+    return ready.with_for_update(of=entries, skip_locked=True)
 
 
 def claim_second(
@@ -123,7 +136,7 @@ def claim_second(
         .with_for_update(of=entries, skip_locked=True)
     )
     rows = tx.connection.execute(ready).all()
-    mine = claim(tx, EMBED_LANGUAGES, [row.id for row in rows], owner, now, lease_seconds)
+    [mine] = claim(tx, {EMBED_LANGUAGES: owner}, [row.id for row in rows], now, lease_seconds)
     return [Claimed(*row) for row in rows if row.id in mine]
 
 
@@ -189,17 +202,19 @@ def is_given_up(tx: Transaction, kind: str, item_id: ColumnElement[int]) -> Colu
 
 
 def claim(
-    tx: Transaction, kind: str, item_ids: Sequence[int], owner: str, now: datetime, lease_seconds: float
-) -> set[int]:
-    """Lease items to an owner; rows of earlier attempts keep their count.
+    tx: Transaction, owners: Mapping[str, str], item_ids: Sequence[int], now: datetime, lease_seconds: float
+) -> list[set[int]]:
+    """Lease items to the owners of some kinds of work; rows of earlier attempts keep their count.
 
     Returns:
-        Those that are the owner's now: another worker may have been quicker.
+        By kind those that are its owner's now: another worker may have been quicker.
     """
-    lease = {"claimed_by": owner, "lease_until": now + timedelta(seconds=lease_seconds), "free_before": now}
-    rows = [{"tenant": tx.tenant, "kind": kind, "item_id": item_id, "attempts": 0, **lease} for item_id in item_ids]
+    every = {"tenant": tx.tenant, "attempts": 0, "lease_until": now + timedelta(seconds=lease_seconds)}
+    leases = [{**every, "kind": kind, "claimed_by": owner, "free_before": now} for kind, owner in owners.items()]
+    rows = [{**lease, "item_id": item_id} for lease in leases for item_id in item_ids]
     tx.dialect.execute_each(tx.connection, _leased(tx.dialect), rows)
-    return owned(tx, kind, item_ids, owner)
+    tx.dialect.foresee(tx.connection, *(owned_question(tx, kind, item_ids, owner) for kind, owner in owners.items()))
+    return [owned(tx, kind, item_ids, owner) for kind, owner in owners.items()]
 
 
 @cache
@@ -212,8 +227,13 @@ def _leased(dialect: Dialect) -> Insert:
 
 def owned(tx: Transaction, kind: str, item_ids: Sequence[int], owner: str) -> set[int]:
     """Those of the items that are still leased to the owner; the others were taken over after the lease ended."""
+    return {row[0] for row in tx.dialect.bare_rows(tx.connection, *owned_question(tx, kind, item_ids, owner))}
+
+
+def owned_question(tx: Transaction, kind: str, item_ids: Sequence[int], owner: str) -> Question:
+    """What `owned` asks."""
     named = {"of_tenant": tx.tenant, "of_kind": kind, "of_owner": owner, AMONG: tx.dialect.listing(list(item_ids))}
-    return {row[0] for row in tx.dialect.bare_rows(tx.connection, _statements(tx.dialect)[0], named)}
+    return _statements(tx.dialect)[0], named
 
 
 _MINE = work.c.tenant == bindparam("of_tenant", type_=Text), work.c.kind == bindparam("of_kind", type_=Text)

@@ -160,7 +160,7 @@ def claim_due(
         .where(is_free(now))
         .limit(1)
     ).first()
-    if row is None or not claim(tx, SUMMARIZE_SEGMENT, [row.segment_id], owner, now, lease_seconds):
+    if row is None or not claim(tx, {SUMMARIZE_SEGMENT: owner}, [row.segment_id], now, lease_seconds)[0]:
         return None
     uid = tx.connection.execute(tx.select(segments.c.uid).where(segments.c.id == row.segment_id)).scalar_one()
     columns = (messages.c.id.label("message_id"), messages.c.role, messages.c.type, messages.c.author, messages.c.text)

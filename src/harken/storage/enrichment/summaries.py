@@ -120,7 +120,7 @@ def claim_due(
         due = _due(tx, kind, now, rest_seconds, wanted)
     ready = _with_work(kind, due).where(_ITEMS[kind].c.id.in_(item_ids), is_free(now))
     rows = tx.connection.execute(ready.with_for_update(of=_ITEMS[kind], skip_locked=True)).all()
-    mine = claim(tx, SUMMARIZE[kind], [row.item_id for row in rows], owner, now, lease_seconds)
+    [mine] = claim(tx, {SUMMARIZE[kind]: owner}, [row.item_id for row in rows], now, lease_seconds)
     found = {row.item_id: _due_summary(row) for row in rows if row.item_id in mine}
     return [found[item_id] for item_id in item_ids if item_id in found]
 
@@ -131,12 +131,7 @@ def count_due(tx: Transaction, kind: str, now: datetime, rest_seconds: float, co
 
 
 def count_due_and_stale(
-    tx: Transaction,
-    kind: str,
-    now: datetime,
-    rest_seconds: float,
-    consent: Consent,
-    counted: RowCounts | None = None,
+    tx: Transaction, kind: str, now: datetime, rest_seconds: float, consent: Consent, counted: RowCounts | None = None
 ) -> tuple[int, int]:
     """How many items wait for a summary, and how many of them have one already, which is stale.
 

@@ -318,7 +318,7 @@ def claim_outgoing(tx: Transaction, owner: str, now: datetime, lease_seconds: fl
         .with_for_update(of=webhooks, skip_locked=True)
     )
     rows = tx.connection.execute(ready).all()
-    mine = claim(tx, DELIVER, [row.id for row in rows], owner, now, lease_seconds)
+    [mine] = claim(tx, {DELIVER: owner}, [row.id for row in rows], now, lease_seconds)
     found = []
     for row in rows:
         if row.id in mine:

@@ -2,9 +2,5 @@
 
 from alembic import context
 
-context.configure(
-    connection=context.config.attributes["connection"],
-    target_metadata=None,
-    transactional_ddl=False,
-)
+context.configure(connection=context.config.attributes["connection"], target_metadata=None, transactional_ddl=False)
 context.run_migrations()

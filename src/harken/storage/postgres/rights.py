@@ -75,11 +75,7 @@ _PASSES = text("""
     SELECT r.rolsuper AS is_super, r.rolbypassrls AS may_bypass, pg_has_role(current_user, c.relowner, 'USAGE')
         AND NOT c.relforcerowsecurity AS is_owner
     FROM pg_roles r, pg_class c WHERE r.rolname = current_user AND c.oid = 'entries'::regclass""")
-_REASONS = {
-    "is_super": "is a superuser",
-    "may_bypass": "may bypass row-level security",
-    "is_owner": "owns the tables",
-}
+_REASONS = {"is_super": "is a superuser", "may_bypass": "may bypass row-level security", "is_owner": "owns the tables"}
 
 
 def passes_walls(connection: Connection) -> str:

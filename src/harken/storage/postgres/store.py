@@ -135,8 +135,11 @@ class PostgresStore:
     def scrub(self) -> bool:
         """Let the server free deleted rows; where the role may not, the server's own vacuum does it a little later.
 
-        False while a machine of a cluster does not answer, which may be that of other tenants.
+        False while a machine of a cluster does not answer, which may be that of other tenants; and of one that shares
+        connections: it is work in the tables of all tenants, which no space of a team asks for by itself.
         """
+        if self._is_shared:
+            return False
         vacuum = f"VACUUM messages, entries, {schema.WORDS}, vectors"
         with self._translated(), self._engine.connect() as plain:
             try:

@@ -84,10 +84,7 @@ _ORIGINS = (
             _sharer, and_(_sharer.c.team == origins.c.team, _sharer.c.id == origins.c.sharer)
         )
     )
-    .where(
-        origins.c.team == bindparam("of_team"),
-        origins.c.uid == any_(bindparam("uids", type_=ARRAY(Text))),
-    )
+    .where(origins.c.team == bindparam("of_team"), origins.c.uid == any_(bindparam("uids", type_=ARRAY(Text))))
     .order_by(origins.c.at)
 )
 
