@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import _thread
 import os
+import signal
 import sqlite3
 import stat
 import subprocess
@@ -29,6 +31,7 @@ from harken.model.conversations import Role
 from harken.storage import migrations
 from harken.storage.events import forget_rows
 from harken.storage.open import open_store
+from harken.storage.ports import Transaction
 from harken.storage.sqlite import store as sqlite_store
 from harken.storage.sqlite.fulltext import Fts5Index
 from harken.storage.sqlite.store import SqliteStore, translated
@@ -61,6 +64,40 @@ def freed_while_waiting(other: sqlite3.Connection, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(sqlite_store, "time", SimpleNamespace(monotonic=time.monotonic, sleep=sleep))
     return naps
+
+
+@pytest.fixture
+def heard() -> Iterator[None]:
+    """Ctrl-C stops this process, as it does a command; whoever runs tests in the background may have it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+class TestFunctions:
+    """Functions of ours that statements call, of whose failures SQLite says nothing."""
+
+    @pytest.mark.usefixtures("heard")
+    def test_ctrl_c_before_the_first_line_of_one_is_ctrl_c(self, store: SqliteStore) -> None:
+        with store.reading() as tx:
+            # Of C, it does not look for signals itself.
+            driver_of(tx).create_function("strike", 0, _thread.interrupt_main)
+        for _ in range(2):
+            with pytest.raises(KeyboardInterrupt), store.reading() as tx:
+                tx.connection.exec_driver_sql("SELECT harken_words(coalesce(strike(), 'quay'))").all()
+
+    def test_one_that_fails_is_no_ctrl_c_and_goes_on_afterwards(self, store: SqliteStore) -> None:
+        for _ in range(2):
+            with pytest.raises(StoreError), store.reading() as tx:
+                tx.connection.exec_driver_sql("SELECT harken_words(1)").all()
+        with store.reading() as tx:
+            assert tx.connection.exec_driver_sql("SELECT harken_words('quay')").scalar() == "quay"
+
+
+def driver_of(tx: Transaction) -> sqlite3.Connection:
+    driver = tx.connection.connection.driver_connection
+    assert isinstance(driver, sqlite3.Connection)
+    return driver
 
 
 class TestOpening:
