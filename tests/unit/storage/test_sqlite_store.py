@@ -111,6 +111,22 @@ class TestOpening:
             assert get_setting(tx, "colour") == "green"
         again.close()
 
+    def test_one_that_another_process_makes_meanwhile_may_be_written(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        file, access = tmp_path / "harken.db", os.access
+
+        def made_after_the_first_look(path: Path, mode: int) -> bool:
+            found = access(path, mode)
+            if path == file:
+                file.touch()
+            return found
+
+        monkeypatch.setattr(sqlite_store.os, "access", made_after_the_first_look)
+        store = open_store(file, tmp_path / "cache")
+        assert not store.is_read_only
+        store.close()
+
     @pytest.mark.parametrize("name", ["a?b", "a#b", "a%20b", "a b", "Grüße", "q'q", 'q"q'])
     def test_a_path_may_hold_what_means_something_in_a_url(self, tmp_path: Path, name: str) -> None:
         open_store(tmp_path / name / "harken.db", tmp_path / "cache").close()

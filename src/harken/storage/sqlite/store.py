@@ -351,8 +351,8 @@ class SqliteStore:
 
 def _is_read_only(path: Path) -> bool:
     """Whether a database is there, and may be read and not written: on a read-only disk, or another user's."""
-    may_write = os.access(path.parent, os.W_OK) and os.access(path, os.W_OK)
-    return not may_write and os.access(path, os.R_OK)
+    # In this order, for another process may be making it.
+    return os.access(path, os.R_OK) and not (os.access(path.parent, os.W_OK) and os.access(path, os.W_OK))
 
 
 def _make_engine(path: Path | None, is_read_only: bool) -> Engine:
