@@ -21,6 +21,13 @@ from harken.serve.daemon.wire import DaemonError, exchange
 PATIENCE_SECONDS = 120
 # The longest that a hook may be given: one that is to say or to report something gets it whatever the load.
 HOOK_SECONDS = 30.0
+# An interpreter starts in it, and what it writes waits for a disk.
+START_SECONDS = 15.0
+
+
+def start_seconds() -> float:
+    """How much longer than its deadline a hook may take: the more, the more processes share a processor."""
+    return START_SECONDS * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 class CodingAgent:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import itertools
 import os
 import shutil
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from _pytest.assertion import rewrite
 from hypothesis import HealthCheck, settings, strategies
 from sqlalchemy import URL
 
@@ -42,15 +43,17 @@ ON_CLUSTER = bool(os.environ.get("HARKEN_TEST_CLUSTER"))
 NO_CLUSTER = "there is no Citus cluster. Run them with: make test-cluster CLUSTER_ARCHIVES=FOLDER"
 # Of these each takes ten seconds to a minute: begun last, one would go on alone.
 _LONGEST = (
-    "faults/test_rolling_upgrade.py",
-    "serve/test_viewer_browser.py",
     "serve/test_team_access.py",
-    "serve/test_mcp_hostile.py",
-    "faults/test_server_store.py",
-    "faults/test_sessions_together.py",
-    "faults/test_killed.py",
-    "faults/test_killed_clients.py",
+    "docs/test_benchmarks.py",
+    "serve/test_viewer_browser.py",
     "faults/test_damage.py",
+    "faults/test_killed.py",
+    "faults/test_rolling_upgrade.py",
+    "faults/test_server_store.py",
+    "serve/test_mcp_hostile.py",
+    "flow/test_project_scope.py",
+    "faults/test_killed_clients.py",
+    "faults/test_sessions_together.py",
     "faults/test_bit_flips.py",
 )
 _SERVER_FIXTURES = {"cluster", "postgres", "server_url", "shared_database"}
@@ -81,7 +84,7 @@ def pytest_xdist_setupnodes(config: pytest.Config) -> None:
 def pytest_collection(session: pytest.Session) -> Iterator[object]:
     """Look for no garbage among what is collected, for all of it stays: that took a sixth of collecting."""
     gc.disable()
-    _rewrite_share(session.config)
+    _import_share(session.config)
     try:
         return (yield)
     finally:
@@ -89,20 +92,22 @@ def pytest_collection(session: pytest.Session) -> Iterator[object]:
         gc.enable()
 
 
-def _rewrite_share(config: pytest.Config) -> None:
-    """Rewrite the assertions of some modules, if this process is one of several that collect all of a fresh clone.
+def _import_share(config: pytest.Config) -> None:
+    """Import some of the test modules first, if this process is one of several that collect all of them.
 
-    Each would rewrite all of them else, at the same time: half of what collecting takes then.
+    In a fresh clone each would rewrite the assertions of all of them else, at the same time, which is half of what
+    collecting takes; so it finds what the others have rewritten and kept meanwhile.
     """
     name = os.environ.get("PYTEST_XDIST_WORKER", "")
-    if not name or config.option.file_or_dir or sys.dont_write_bytecode:
+    if not name or config.option.file_or_dir:
         return
-    state, processes = config.stash[rewrite.assertstate_key], int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+    processes = int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
     for file in sorted(Path(__file__).parent.rglob("test_*.py"))[int(name.removeprefix("gw")) % processes :: processes]:
-        kept = rewrite.get_cache_dir(file) / f"{file.stem}{rewrite.PYC_TAIL}"
-        if rewrite._read_pyc(file, kept) is None and rewrite.try_makedirs(kept.parent):
-            source, code = rewrite._rewrite_test(file, config)
-            rewrite._write_pyc(state, code, source, kept)
+        if str(file.parent) not in sys.path:
+            sys.path.insert(0, str(file.parent))
+        # What cannot be imported, or not here, is told of where it is collected.
+        with suppress(Exception, pytest.skip.Exception):
+            importlib.import_module(file.stem)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -119,33 +124,38 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     seen = set()
     long = frozenset(Path(__file__).with_name("unmeasured.txt").read_text(encoding="utf-8").split())
     for item in items:
-        name = item.nodeid.partition("[")[0]
-        if name.removeprefix("tests/") in long:
+        name = _function(item)
+        if name in long:
             item.add_marker("no_cover")
         if name in seen and not _MANIFOLD.isdisjoint(getattr(item, "fixturenames", ())):
             item.stash[_FURTHER_CASE] = True
             item.add_marker("no_cover")
         seen.add(name)
     # They are in random order by now, and stay in it.
-    items[:] = _longest_first(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
+    items[:] = _longest_first(items, long, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
 
 
-def _longest_first(items: Sequence[pytest.Item], processes: int) -> list[pytest.Item]:
-    """Each process begins with an equal part of all, in their order: let each begin with some of the long files."""
+def _longest_first(items: Sequence[pytest.Item], long: Collection[str], processes: int) -> list[pytest.Item]:
+    """Each process begins with an equal part of all, in their order: let each begin with some of the long files.
+
+    Files that have a long test come next, so that none goes on alone when the others have nothing left.
+    """
     files: dict[str, list[pytest.Item]] = {}
-    others = []
     for item in items:
-        name = item.nodeid.removeprefix("tests/")
-        if name.startswith(_LONGEST):
-            files.setdefault(name.partition("::")[0], []).append(item)
-        else:
-            others.append(item)
-    by_length = [files[name] for name in _LONGEST if name in files]
+        files.setdefault(_function(item).partition("::")[0], []).append(item)
+    named = [name for name in _LONGEST if name in files]
+    named += [name for name in files if name not in named and any(_function(item) in long for item in files[name])]
+    by_length = [files.pop(name) for name in named]
     parts = [list(itertools.chain(*by_length[place::processes])) for place in range(processes)]
-    rest = iter(others)
+    rest = itertools.chain(*files.values())
     for part in parts[:-1]:
         part += itertools.islice(rest, max(0, len(items) // processes - len(part)))
     return [*itertools.chain(*parts), *rest]
+
+
+def _function(item: pytest.Item) -> str:
+    """The name of a test without its case, as `unmeasured.txt` has it."""
+    return item.nodeid.partition("[")[0].removeprefix("tests/")
 
 
 def _is_of_server(item: pytest.Item) -> bool:

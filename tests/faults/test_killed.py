@@ -70,7 +70,7 @@ def journal_bytes(home: Path) -> int:
 def test_what_a_killed_one_left_goes_with_the_next_opening_or_forgetting(
     cli: CommandLine, tmp_path: Path, command: str
 ) -> None:
-    write_long_talk(tmp_path / "long.jsonl", count=4000, conversations=8)
+    write_long_talk(tmp_path / "long.jsonl", count=2000, conversations=8)
     cli("import", "claude-code", tmp_path / "long.jsonl", "--no-embed")
     cli("backup", tmp_path / "whole.tar.gz")
     place, other = tmp_path / "out", replace(cli, home=tmp_path / "out")
@@ -99,7 +99,7 @@ def test_an_import_that_is_killed_again_and_again_is_completed_by_the_next(
 ) -> None:
     rng = random.Random(20261122)
     path = tmp_path / "long.jsonl"
-    said = write_long_talk(path, count=600 * rounds + 1200, conversations=15)
+    said = write_long_talk(path, count=400 * rounds + 800, conversations=15)
     command = ("import", "claude-code", path, "--no-embed")
     # The journal's final size in bytes, more or less: a line of it holds what a line of the transcript holds and ids.
     whole = path.stat().st_size * 1.9
@@ -130,7 +130,7 @@ def test_an_export_that_is_killed_on_its_way_in_arrives_whole_by_the_next_import
 ) -> None:
     rng = random.Random(20261126)
     path, export = tmp_path / "long.jsonl", tmp_path / "export.jsonl"
-    write_long_talk(path, count=600 * rounds + 1200, conversations=15)
+    write_long_talk(path, count=400 * rounds + 800, conversations=15)
     cli("import", "claude-code", path, "--no-embed")
     cli("export", export)
     other = replace(cli, home=tmp_path / "elsewhere")

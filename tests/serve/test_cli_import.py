@@ -233,7 +233,7 @@ def test_ctrl_c_ends_an_import_with_130_and_the_next_run_completes_it(
             break
         # On a machine under load it may be done before this process has its turn.
         shutil.rmtree(cli.home)
-    assert code == 130
+    assert code == 130, (tmp_path / "err").read_text()
     assert (tmp_path / "out").read_text().endswith("(0 known already, 0 files unchanged).\n")
     kept = "harken: stopped; what was done is kept, and the next run goes on from there."
     assert (tmp_path / "err").read_text().strip() == kept

@@ -140,7 +140,7 @@ def test_ctrl_c_while_embedding_keeps_what_is_embedded_and_the_next_run_goes_on(
     # In small steps, so that it is caught at one of the first.
     harken = replace(cli, settings={"HARKEN_WORKER__BATCH_SIZE": "4", "HARKEN_WORKER__GENTLE": "false"})
     said = " ".join(f"It has to be said {number} times." for number in range(6))
-    for number in range(12):
+    for number in range(8):
         units = (f'def f{number}_{one}():\n    """{said}"""\n' for one in range(10))
         repository.write(f"m{number}.py", "".join(units))
     told = tmp_path / "told"

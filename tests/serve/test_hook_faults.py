@@ -14,7 +14,16 @@ from pathlib import Path
 
 import pytest
 
-from coding_agent import HOOK_SECONDS, PATIENCE_SECONDS, CodingAgent, answering, daemons_of, end, eventually
+from coding_agent import (
+    HOOK_SECONDS,
+    PATIENCE_SECONDS,
+    CodingAgent,
+    answering,
+    daemons_of,
+    end,
+    eventually,
+    start_seconds,
+)
 from command_line import PYTHON, CommandLine
 from disks import Disk
 from harken.serve.daemon.paths import DaemonPaths
@@ -24,8 +33,6 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no Unix sockets
 DEADLINE_SECONDS = 1.5
 # Of hooks that find nobody who could answer, so that each waits as long.
 SILENT_SECONDS = 0.5
-# An interpreter starts in it, on a machine that others use.
-START_SECONDS = 15.0
 SAID = "The harbour plan was agreed on, and this is not to be lost."
 LOCK = """
 import sqlite3, sys
@@ -42,7 +49,7 @@ def in_time(seconds: float = DEADLINE_SECONDS) -> Iterator[None]:
     """What is done in it takes no longer than one hook with this deadline may."""
     begun = time.monotonic()
     yield
-    assert time.monotonic() - begun < seconds + START_SECONDS
+    assert time.monotonic() - begun < seconds + start_seconds()
 
 
 def check_silence(agent: CodingAgent) -> None:

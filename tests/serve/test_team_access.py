@@ -183,7 +183,8 @@ def test_every_cell_holds_over_mcp(address: str, keys: dict[str, str], given: di
         for scope, key in keys.items():
             for place, space in NAMED.items():
                 # Over HTTP every key is tried in every place; what looks at the place is the same.
-                if scope in IN_EVERY_PLACE or place in (access.OWN, access.READ, access.ELSEWHERE):
+                places = (access.OWN,) if " " in scope else (access.OWN, access.READ, access.ELSEWHERE)
+                if scope in IN_EVERY_PLACE or place in places:
                     await ask(scope, key, place, space)
 
     asyncio.run(all_of_them())

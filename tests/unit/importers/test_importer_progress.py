@@ -16,7 +16,7 @@ from harken.importers.parsed import TranscriptFormat
 from recorded import RecordedHome, in_small_steps
 
 TALKS = 300
-TEXT = "The walrus pump at the third quay needs a new seal before the November floods. " * 150
+TEXT = "The walrus pump at the third quay needs a new seal before the November floods. " * 100
 
 
 def as_lines(folder: Path) -> Path:

@@ -240,9 +240,9 @@ class TestFailures:
         desk = Desk(place, 16)
         desk.embedder.refuse("Number 9", EndpointError("status 400"))
         worker = desk.worker(batch_size=16)
-        for _ in range(600):
+        for _ in range(300):
             worker.run_once()
-            place.clock.go_on(seconds=1)
+            place.clock.go_on(seconds=2)
         assert desk.embedded() == [f"Number {number}" for number in range(16) if number != 9]
         assert desk.given_up() == ["EndpointError"]
 

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import _thread
 import os
+import signal
 import sqlite3
 import stat
 import subprocess
@@ -29,6 +31,7 @@ from harken.model.conversations import Role
 from harken.storage import migrations
 from harken.storage.events import forget_rows
 from harken.storage.open import open_store
+from harken.storage.ports import Transaction
 from harken.storage.sqlite import store as sqlite_store
 from harken.storage.sqlite.fulltext import Fts5Index
 from harken.storage.sqlite.store import SqliteStore, translated
@@ -63,6 +66,40 @@ def freed_while_waiting(other: sqlite3.Connection, monkeypatch: pytest.MonkeyPat
     return naps
 
 
+@pytest.fixture
+def heard() -> Iterator[None]:
+    """Ctrl-C stops this process, as it does a command; whoever runs tests in the background may have it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+class TestFunctions:
+    """Functions of ours that statements call, of whose failures SQLite says nothing."""
+
+    @pytest.mark.usefixtures("heard")
+    def test_ctrl_c_before_the_first_line_of_one_is_ctrl_c(self, store: SqliteStore) -> None:
+        with store.reading() as tx:
+            # Of C, it does not look for signals itself.
+            driver_of(tx).create_function("strike", 0, _thread.interrupt_main)
+        for _ in range(2):
+            with pytest.raises(KeyboardInterrupt), store.reading() as tx:
+                tx.connection.exec_driver_sql("SELECT harken_words(coalesce(strike(), 'quay'))").all()
+
+    def test_one_that_fails_is_no_ctrl_c_and_goes_on_afterwards(self, store: SqliteStore) -> None:
+        for _ in range(2):
+            with pytest.raises(StoreError), store.reading() as tx:
+                tx.connection.exec_driver_sql("SELECT harken_words(1)").all()
+        with store.reading() as tx:
+            assert tx.connection.exec_driver_sql("SELECT harken_words('quay')").scalar() == "quay"
+
+
+def driver_of(tx: Transaction) -> sqlite3.Connection:
+    driver = tx.connection.connection.driver_connection
+    assert isinstance(driver, sqlite3.Connection)
+    return driver
+
+
 class TestOpening:
     def test_a_new_store_is_made_with_its_folders(self, tmp_path: Path) -> None:
         store = open_store(tmp_path / "a" / "b" / "harken.db", tmp_path / "cache")
@@ -73,6 +110,22 @@ class TestOpening:
         with again.reading() as tx:
             assert get_setting(tx, "colour") == "green"
         again.close()
+
+    def test_one_that_another_process_makes_meanwhile_may_be_written(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        file, access = tmp_path / "harken.db", os.access
+
+        def made_after_the_first_look(path: Path, mode: int) -> bool:
+            found = access(path, mode)
+            if path == file:
+                file.touch()
+            return found
+
+        monkeypatch.setattr(sqlite_store.os, "access", made_after_the_first_look)
+        store = open_store(file, tmp_path / "cache")
+        assert not store.is_read_only
+        store.close()
 
     @pytest.mark.parametrize("name", ["a?b", "a#b", "a%20b", "a b", "Grüße", "q'q", 'q"q'])
     def test_a_path_may_hold_what_means_something_in_a_url(self, tmp_path: Path, name: str) -> None:

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from dateparser.languages.loader import LocaleDataLoader
+from dateparser.languages.locale import Locale
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -49,6 +51,10 @@ class TestSpans:
             ("8 May 2023", utc(2023, 5, 8), utc(2023, 5, 9)),
             ("2024", utc(2024, 1, 1), utc(2025, 1, 1)),
             ("март 2023", utc(2023, 3, 1), utc(2023, 4, 1)),
+            ("gestern", utc(2026, 7, 14), utc(2026, 7, 15)),
+            ("fevrier 2024", utc(2024, 2, 1), utc(2024, 3, 1)),
+            ("15 marca 2024", utc(2024, 3, 15), utc(2024, 3, 16)),
+            ("okt 10:30 CHADT", utc(2025, 10, 15), utc(2025, 10, 16)),
         ],
     )
     def test_what_is_named_begins_and_ends_here(self, text: str, since: datetime, until: datetime) -> None:
@@ -67,6 +73,18 @@ class TestSpans:
     def test_what_is_no_date_is_refused_with_an_example(self, text: str) -> None:
         with pytest.raises(UsageError, match="is not a"):
             parse_until(text, NOW)
+
+    @pytest.mark.parametrize(
+        "text", ["someday", "whenever it suits", "--output=owned", "quay' OR '1'='1'; DROP TABLE messages"]
+    )
+    def test_what_has_no_word_of_a_date_is_not_looked_for_in_two_hundred_languages(
+        self, text: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        made: dict[str, Locale] = {}
+        monkeypatch.setattr(LocaleDataLoader, "_loaded_locales", made)
+        with pytest.raises(UsageError, match="is not a date"):
+            parse_since(text, NOW)
+        assert 1 <= len(made) <= 3
 
 
 class TestOtherClocks:

@@ -76,7 +76,7 @@ def test_words_about_blocks_stay(text: str) -> None:
 
 
 def test_it_takes_a_time_that_grows_with_the_text_alone() -> None:
-    start = time.monotonic()
+    start = time.process_time()
     for unit in (
         "<harken-recall ",
         "</harken-recall>",
@@ -86,7 +86,7 @@ def test_it_takes_a_time_that_grows_with_the_text_alone() -> None:
         "> " * 20,
     ):
         without_recall(f"harken-recall {unit * 20_000}")
-    assert time.monotonic() - start < 20
+    assert time.process_time() - start < 20
 
 
 def test_whoever_records_a_block_has_it_taken_out(place: RecordedHome) -> None:

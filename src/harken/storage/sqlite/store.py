@@ -8,7 +8,7 @@ import secrets
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
@@ -43,8 +43,7 @@ BUSY_TIMEOUT_SECONDS = 5.0
 # A writer goes on for longer: what it would record is lost to its caller when it gives up.
 WRITER_TIMEOUT_SECONDS = 30.0
 _FUNCTION = "user-defined function"
-# Ctrl-C came while one of them ran; it comes in the main thread alone.
-_STOPPED = threading.Event()
+_STOPPED = threading.Event()  # one of them, by Ctrl-C, which comes in the main thread alone
 _STEP_SECONDS = 0.001
 # So many connections stay open without a transaction, beside one of the pool's.
 _MOST_IDLE = 8
@@ -352,8 +351,8 @@ class SqliteStore:
 
 def _is_read_only(path: Path) -> bool:
     """Whether a database is there, and may be read and not written: on a read-only disk, or another user's."""
-    may_write = os.access(path.parent, os.W_OK) and os.access(path, os.W_OK)
-    return not may_write and os.access(path, os.R_OK)
+    # In this order, for another process may be making it.
+    return os.access(path, os.R_OK) and not (os.access(path.parent, os.W_OK) and os.access(path, os.W_OK))
 
 
 def _make_engine(path: Path | None, is_read_only: bool) -> Engine:
@@ -379,22 +378,23 @@ def _make_engine(path: Path | None, is_read_only: bool) -> Engine:
 def _prepare(connection: sqlite3.Connection, _record: ConnectionPoolEntry) -> None:
     connection.isolation_level = None
     for name, function in (("harken_words", spaced), ("harken_day", day_in_words)):
-        connection.create_function(name, 1, _stoppable(function), deterministic=True)
+        answers = _answers(function)
+        next(answers)
+        connection.create_function(name, 1, answers.send, deterministic=True)
     for pragma in _PRAGMAS:
         connection.execute(f"PRAGMA {pragma}")
 
 
-def _stoppable(function: Callable[[Any], str]) -> Callable[[Any], str]:
-    """A function for SQL that notes Ctrl-C, of which SQLite knows only that the function failed."""
-
-    def called(value: Any) -> str:
+def _answers(function: Callable[[Any], str]) -> Generator[Any, Any, None]:
+    """Answer SQL and note Ctrl-C, also that before a call: SQLite knows only that it failed, as by what is no value."""
+    answer: Any = None
+    while True:
         try:
-            return function(value)
-        except KeyboardInterrupt:
-            _STOPPED.set()
-            raise
-
-    return called
+            answer = function((yield answer))
+        except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the next call is answered again
+            answer = _STOPPED
+            if isinstance(error, KeyboardInterrupt):
+                _STOPPED.set()
 
 
 def _survive_ctrl_c(context: ExceptionContext) -> None:
