@@ -14,8 +14,9 @@ from harken.errors import MissingExtraError, ProviderError
 from harken.jobs.spaces import Spaces
 from harken.log import Log
 from harken.providers.embedder import Embedder
-from harken.storage.ports import RowScope, Store
-from harken.storage.vectors import Float32
+from harken.storage.conversations import entries_of
+from harken.storage.ports import RowScope, Store, Transaction
+from harken.storage.vectors import Float32, answering_space, put_vectors
 from harken.text.words import content_terms
 
 _MARKS = ".,;:!?\"'“”‘’«»()[]{}…"
@@ -282,6 +283,16 @@ class MeaningComparison:
             return {}
         fresh = {entry_id: float(one @ vector) for entry_id, one in zip(waiting, vectors, strict=True)}
         return {entry_id: told[entry_id] for entry_id in others if entry_id in told} | fresh
+
+    def keep(self, tx: Transaction, uid: str, text: str) -> None:
+        """Give a memory that was saved in this transaction the vector by which it was compared, if it was.
+
+        It is found by its meaning at once, and no worker embeds it again.
+        """
+        space = answering_space(tx)
+        vector = None if space is None else self.fresh.get((space.name, hash(text)))
+        if space is not None and vector is not None:
+            put_vectors(tx, space, sorted(entries_of(tx, [uid])), vector[None])
 
     def _vectors(self, embedder: Embedder, texts: Sequence[str]) -> list[Float32]:
         space = embedder.space.id

@@ -177,6 +177,7 @@ class Memories:
             saved, changed = _reconciled(records.tx, new, weight, similarities, self.recorder.others)
             if changed:
                 saved = replace(saved, memory=memory_of(records.save(*map(kept_memory, changed))))
+                self.compare.keep(records.tx, saved.memory.uid, saved.memory.content)
             return saved
 
     def list(

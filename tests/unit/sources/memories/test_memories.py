@@ -116,6 +116,21 @@ def test_saving_many_embeds_each_once(tmp_path: Path) -> None:
         assert embedder.embedded <= 80
 
 
+def test_what_was_compared_as_it_was_saved_is_found_by_its_meaning_and_not_embedded_again(
+    tmp_path: Path, store_settings: dict[str, Any]
+) -> None:
+    embedder = HashingEmbedder()
+    with Harken(tmp_path, embedder=embedder, settings=store_settings, env={}) as harken:
+        harken.memories.add("The garden has an old well")
+        harken.embed()
+        saved = harken.memories.add("Lunch is at noon in the kitchen").memory
+        hits = harken.search("in the kitchen Lunch is at noon", mode="semantic").hits
+        assert [hit.entry.ref_uid for hit in hits][:1] == [saved.uid]
+        count = embedder.embedded
+        harken.embed()
+        assert embedder.embedded == count
+
+
 def test_without_a_model_what_is_said_anew_is_known_by_its_words(
     tmp_path: Path, store_settings: dict[str, Any]
 ) -> None:
