@@ -218,11 +218,12 @@ class Candidates:
             return
         best = self.best_fused(facts)
         best += [each for each in self.rules if each in facts and each not in best]
-        around = self.beside | neighbours(tx, [entry_id for entry_id in best if entry_id not in self.beside])
+        around = neighbours(tx, [entry_id for entry_id in best if entry_id not in self.beside])
+        around |= {entry_id: self.beside[entry_id] for entry_id in best if entry_id in self.beside}
         similarity = self._counted_similarity()
         if asked is not None:
-            after = {around[entry_id].after for entry_id in best if entry_id in around} - similarity.keys() - {0}
-            similarity |= asked.compare(tx, index, self.scope, 0, list(after))[1]
+            beside = {each.after for each in around.values() if each.after and each.after not in similarity}
+            similarity |= asked.compare(tx, index, self.scope, 0, list(beside))[1]
         held = self.holders(tx)
         chosen = {entry_id: facts[entry_id] for entry_id in best}
         speakers = AuthorCue(self.query, chosen).sides_of(best, facts)
@@ -231,8 +232,8 @@ class Candidates:
         self.learned = learned_scores(known, [entry_id for entry_id in best if entry_id not in self.elsewhere])
         scores = self.learned.scores | placed(self.learned.scores, self.fused, abroad)
         # The others stay behind, in their order.
-        half = min(scores.values(), default=0.0) / 2
-        self.fused = {entry_id: half * score for entry_id, score in self.fused.items()} | scores
+        least = min(scores.values(), default=0.0)
+        self.fused = {entry_id: least * score / 2 for entry_id, score in self.fused.items()} | scores
         for entry_id in self.quoting & self.fused.keys():
             self.fused[entry_id] += 1.0
 

@@ -158,10 +158,10 @@ def features_of(known: Evidence, entry_ids: Sequence[int]) -> tuple[Floats, Floa
 
 def standardized(features: Floats) -> Floats:
     """Each feature as its distance from the candidates' mean in standard deviations, at most 3 either way."""
-    scaled = features - features.sum(axis=0) / len(features)
-    deviation = np.sqrt((scaled * scaled).sum(axis=0) / len(features))
+    scaled = features - features.mean(axis=0)
+    deviation = np.sqrt((scaled * scaled).mean(axis=0))
     scaled /= np.where(deviation > 1e-9, deviation, 1.0)
-    clipped: Floats = np.minimum(np.maximum(scaled, -_MOST_DEVIATIONS, out=scaled), _MOST_DEVIATIONS, out=scaled)
+    clipped: Floats = np.minimum(np.maximum(scaled, -_MOST_DEVIATIONS), _MOST_DEVIATIONS)
     return clipped
 
 
@@ -229,7 +229,6 @@ _WHO = re.compile(r"\b(?:who|whom|whose|where|which|wer|wem|wen|wo|qui|où|quié
 _MANY = re.compile(
     r"\bhow (?:many|much|often|old|long)\b|\bwie (?:viele?|oft|lange)\b|\bcombien\b|\bcuántos?\b|\bсколько\b"
 )
-_MONTH_OF = {name.lower(): number for number, name in enumerate(MONTHS, start=1)}
 _DAY_OF_MONTH = re.compile(r"\b(\d{1,2})(?:st|nd|rd|th)?\b")
 _YEAR = re.compile(r"\b(?:19|20)\d\d\b")
 
@@ -248,7 +247,7 @@ class _Cues:
     @classmethod
     def of(cls, query: Query) -> _Cues:
         text = query.text.lower()
-        months = frozenset(map(_MONTH_OF.__getitem__, _MONTH_OF.keys() & query.words))
+        months = frozenset(number for number, name in enumerate(MONTHS, start=1) if name.lower() in query.words)
         days = frozenset(int(day) for day in _DAY_OF_MONTH.findall(text) if int(day) <= 31) if months else frozenset()
         years = frozenset(map(int, _YEAR.findall(text)))
         when, who, many = (pattern.search(text) is not None for pattern in (_WHEN, _WHO, _MANY))

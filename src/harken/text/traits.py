@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Sequence
-from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from harken.text import tokens
@@ -129,7 +128,6 @@ def _traits(text: str, words: Sequence[str], rules: int) -> int:
 
 _MOST = tuple(2**bits - 1 for bits in _BITS.values())
 _SHIFTS = tuple(itertools.accumulate(_BITS.values(), initial=0))[:-1]
-_COUNTS = [place for place, most in enumerate(_MOST) if most > _SHARES]
 
 
 def unpack(packed: Sequence[int]) -> Traits:
@@ -137,17 +135,11 @@ def unpack(packed: Sequence[int]) -> Traits:
     # Here, for whoever opens a store imports this module, and few of them rank.
     import numpy as np
 
-    shifts, most = _columns()
-    values = np.array(packed, dtype=np.int64) >> shifts & most
+    most = np.array(_MOST)[:, None]
+    values = np.array(packed, dtype=np.int64) >> np.array(_SHIFTS)[:, None] & most
     told: NDArray[np.float64] = values / most
-    # What is no count is a share of its most.
-    told[_COUNTS] = np.log1p(values[_COUNTS])
+    for place, each in enumerate(_MOST):
+        # What is no count is a share of its most.
+        if each > _SHARES:
+            np.log1p(values[place], out=told[place])
     return Traits(*told)
-
-
-@cache
-def _columns() -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Where each trait begins, and the most that it can be, `(traits, 1)` int64."""
-    import numpy as np
-
-    return np.array(_SHIFTS)[:, None], np.array(_MOST)[:, None]

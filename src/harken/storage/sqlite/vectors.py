@@ -111,7 +111,7 @@ class ScopedNearest(NearestIndex):
                 matrix.read(asked, np.concatenate([among, np.array(also, dtype=np.int64)]))
             near = matrix.nearest(asked, limit, among) if limit else {}
             rest = np.array([entry_id for entry_id in also if entry_id not in near], dtype=np.int64)
-            return near, near | matrix.similarities(asked, rest)
+            return near, near | matrix.nearest(asked, len(rest), rest)
 
     def save(self) -> None:
         """Keep the derived index in its folder if it grew enough."""
@@ -266,14 +266,6 @@ class VectorMatrix:
 
     def nearest(self, asked: _Question, limit: int, among: Int64 | None) -> dict[int, float]:
         """The nearest of some entries, or of all that are here, best first; as far as the question sees them."""
-        return best_of(*self._compared(asked, among), limit)
-
-    def similarities(self, asked: _Question, among: Int64) -> dict[int, float]:
-        """How near those of some entries are that are here, as far as the question sees them."""
-        ids, scores = self._compared(asked, among)
-        return dict(zip(ids.tolist(), scores.tolist(), strict=True))
-
-    def _compared(self, asked: _Question, among: Int64 | None) -> tuple[Int64, Float32]:
         places: slice | Int64 = slice(self._count)
         if among is not None:
             places = self._places(among)
@@ -283,7 +275,7 @@ class VectorMatrix:
                 places = slice(first, last + 1)
         scores = similarities(self._matrix[places], asked.query)
         seen = self._numbers[places] <= asked.newest
-        return self._ids[places][seen], scores[seen]
+        return best_of(self._ids[places][seen], scores[seen], limit)
 
     def _check(self, asked: _Question) -> None:
         if self._of != (asked.space.id, asked.removed):
@@ -296,12 +288,14 @@ class VectorMatrix:
         # Takes memory only as it is filled.
         self._ids, self._numbers = np.empty((2, room), dtype=np.int64)
         self._matrix: Float32 = np.empty((room, dims), dtype=np.float32)
-        # The last stands for every entry beyond.
-        self._place_of: Int64 = np.full(1, -1, dtype=np.int64)
+        self._place_of: Int64 = np.empty(0, dtype=np.int64)
 
     def _places(self, entry_ids: Int64) -> Int64:
         """The row of each entry; -1 where it is not here."""
-        return self._place_of.take(entry_ids, mode="clip")
+        places = np.full(len(entry_ids), -1, dtype=np.int64)
+        inside = entry_ids < len(self._place_of)
+        places[inside] = self._place_of[entry_ids[inside]]
+        return places
 
     def _read_ahead(self, asked: _Question, most: int) -> None:
         self._ahead = self._add(asked, _BEHIND, self._ahead, most) or asked.newest
@@ -312,13 +306,13 @@ class VectorMatrix:
         rows = bare(asked.tx.connection, statement, parameters)
         if not rows:
             return 0
-        numbers, ids = (np.array(column, dtype=np.int64) for column in list(zip(*rows, strict=True))[:2])
+        numbers, ids = np.array([row[:2] for row in rows], dtype=np.int64).T
         fresh = np.flatnonzero(self._places(ids) < 0)
         first, self._count = self._count, self._count + len(fresh)
         self._ids, self._numbers, self._matrix = (
             _with_room(kept, self._count) for kept in (self._ids, self._numbers, self._matrix)
         )
-        self._place_of = _with_room(self._place_of, int(ids.max()) + 2, -1)
+        self._place_of = _with_room(self._place_of, int(ids.max()) + 1, -1)
         self._ids[first : self._count], self._numbers[first : self._count] = ids[fresh], numbers[fresh]
         self._matrix[first : self._count] = unpack([rows[place][2] for place in fresh.tolist()], self._matrix.shape[1])
         self._place_of[ids[fresh]] = np.arange(first, self._count)
