@@ -10,8 +10,9 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from sqlalchemy import URL
+from sqlalchemy import URL, make_url
 
+from cluster_server import ClusterServer
 from crews import Crew, crew
 from harken.errors import KeyRefusedError, NotFoundError, ScopeError, UsageError
 from harken.model.conversations import Trust
@@ -196,15 +197,16 @@ def test_a_space_keeps_what_is_younger_than_its_days(team: Crew) -> None:
 
 
 def test_whatever_members_forget_or_delete_the_tables_of_all_tenants_are_vacuumed_by_the_worker_alone_and_once(
-    team: Crew, shared_database: str
+    team: Crew, shared_database: str, postgres: PostgresServer | ClusterServer
 ) -> None:
-    asked = "SELECT sum(vacuum_count) FROM pg_stat_all_tables WHERE relname IN ('messages', 'entries', 'vectors')"
+    asked = "SELECT sum(vacuum_count) FROM pg_stat_all_tables WHERE relname ~ '^(messages|entries|vectors)(_[0-9]+)?$'"
+    if isinstance(postgres, ClusterServer):
+        # Each machine counts what it has of the tables.
+        asked = f"SELECT sum(result::bigint) FROM run_command_on_workers($asked${asked}$asked$)"
 
     def vacuumed() -> int:
-        with psycopg.connect(shared_database, autocommit=True) as connection:
-            row = connection.execute(asked).fetchone()
-        assert row is not None
-        return int(row[0])
+        [(count,)] = postgres.execute(asked, make_url(shared_database).database)
+        return int(count)
 
     team.team.create_space(team.speaker("alice"), "farm")
     team.memory("alice", "farm").record_message("pumps", "user", PUMP)
@@ -215,9 +217,13 @@ def test_whatever_members_forget_or_delete_the_tables_of_all_tenants_are_vacuume
         assert not maintenance.forget(maintenance.plan_forget(messages=[said.uid])).scrubbed
     team.team.delete_space(team.speaker("alice"), "farm")
     assert vacuumed() == before
-    for _ in range(2):
-        assert team.team.retain() == 0
-        assert vacuumed() == before + 3, "three tables, once"
+    assert team.team.retain() == 0
+    once = vacuumed()
+    # Before PostgreSQL 17 a login that does not own the tables may not, and leaves it to autovacuum.
+    [(version,)] = postgres.execute("SELECT current_setting('server_version_num')::int")
+    assert (once > before) is (version >= 170000)
+    assert team.team.retain() == 0
+    assert vacuumed() == once
     maintenance = team.memory("bob").maintenance
     assert [finding.problem for finding in maintenance.doctor() if finding.check == "freed_space"] == []
 
