@@ -287,7 +287,7 @@ class MeaningComparison:
     def keep(self, tx: Transaction, uid: str, text: str) -> None:
         """Give a memory that was saved in this transaction the vector by which it was compared, if it was.
 
-        It is found by its meaning at once, and no worker embeds it again.
+        It is found by its meaning at once, and no worker embeds it again by that model.
         """
         space = answering_space(tx)
         vector = None if space is None else self.fresh.get((space.name, hash(text)))
