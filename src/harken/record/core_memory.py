@@ -68,19 +68,19 @@ class CoreMemory:
             NotFoundError: nothing is kept under the key.
         """
         self.get(section, key)
-        store = self.recorder.store
-        with store.writing() as tx:
-            note_scrub(tx)
         self.put(section, _clean(key), None)
         if self.recorder.journal is not None:
             remove_staged(self.recorder.journal.home)
-        finish_forgetting(store)
+        finish_forgetting(self.recorder.store)
 
     def put(self, section: str, key: str, value: str | None) -> CoreFact:
         """Write a value as it is, or its deletion; what stood there before leaves the journal."""
         moment = self.recorder.now()
 
         def later(tx: Transaction, _ingest: Ingest) -> list[CoreFact]:
+            if value is None:
+                # With the rows: whoever found it before they go would overwrite the space that is not free yet.
+                note_scrub(tx)
             earlier = (fact.at for fact in core_facts(tx) if (fact.section, fact.key) == (section, key))
             return [CoreFact(section, key, value, max([moment, *(at + _TICK for at in earlier)]))]
 

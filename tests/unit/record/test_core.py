@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ from harken.errors import NotFoundError, UsageError
 from harken.journal.replay import give_back
 from harken.model.conversations import CORE_MEMORY, CoreFact
 from harken.record.core_memory import CoreMemory
+from harken.record.forget import finish_forgetting
 from harken.record.recorder import Recorder
 from recorded import RecordedHome
 
@@ -158,6 +160,27 @@ def test_what_another_process_sets_while_the_old_value_is_deleted_is_kept(
     assert "Zanzibar" not in journal_text(place)
     place.reindex()
     assert facts(place) == [("user", "city", "Oslo")]
+
+
+class Overtaken(Recorder):
+    """Another process opens the home, and does what is left to do there, before each writing."""
+
+    def admit(self, *given: Any, **named: Any) -> Any:
+        finish_forgetting(self.store)
+        return super().admit(*given, **named)
+
+
+def test_the_space_of_a_deleted_value_is_overwritten_once_it_is_free(
+    core: CoreMemory, place: RecordedHome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    core.update("user", "city", "Zanzibar")
+    scrub, kept = place.store.scrub, list[list[CoreFact]]()
+    monkeypatch.setattr(place.store, "scrub", lambda: (kept.append(core.list()), scrub())[1])
+    r = place.recorder
+    CoreMemory(Overtaken(r.store, r.journal, r.redactor, r.config, r.min_message_tokens, r.wake, r.now)).delete(
+        "user", "city"
+    )
+    assert kept == [[]]
 
 
 def test_a_value_that_a_dead_process_left_in_the_journal_outlives_the_deletion_of_another(
