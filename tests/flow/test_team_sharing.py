@@ -217,6 +217,8 @@ def test_whatever_members_forget_or_delete_the_tables_of_all_tenants_are_vacuume
         assert not maintenance.forget(maintenance.plan_forget(messages=[said.uid])).scrubbed
     team.team.delete_space(team.speaker("alice"), "farm")
     assert vacuumed() == before
+    found = team.memory("bob").maintenance.doctor()
+    assert ["worker" in finding.problem for finding in found if finding.check == "freed_space"] == [True]
     assert team.team.retain() == 0
     once = vacuumed()
     # Before PostgreSQL 17 a login that does not own the tables may not, and leaves it to autovacuum.

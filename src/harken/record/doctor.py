@@ -131,8 +131,10 @@ class Doctor:
 
     def _freed_space(self) -> Iterator[Finding]:
         if not finish_forgetting(self.store):
-            problem = "What was forgotten may still be in freed space, for another process has the database open."
-            yield Finding("freed_space", problem)
+            why = "another process has the database open"
+            if self.journal is None:
+                why = "the team's worker has yet to come to it, or a machine of the cluster does not answer"
+            yield Finding("freed_space", f"What was forgotten may still be in freed space, for {why}.")
 
     def _leases(self) -> Iterator[Finding]:
         with self.store.writing() as tx:
