@@ -162,7 +162,7 @@ def test_a_prompt_that_was_asked_before_opens_with_when_and_what_was_decided(har
     context = harken.build_context("chat", [prompt])
     assert said in "\n".join(message.content for message in context.messages)
     assert said in harken.assemble_context(prompt, ["conversations"]).markdown
-    [other, *_] = harken.chats.quotes_about("Which port does the staging mailer use?", NEW)
+    [other, *_] = harken.chats.quotes_about("Which port does the staging mailer use?", "another conversation")
     assert other.source != "asked_before"
 
 

@@ -44,7 +44,7 @@ from harken.storage.past import list_retrievals
 from harken.storage.ports import Transaction
 from harken.storage.projects import ProjectScope, projects_question
 from harken.storage.records.rules import rules_question
-from harken.storage.state import INJECTIONS, core_facts, given_to, note_given, note_recall
+from harken.storage.state import INJECTIONS, core_facts, given_question, given_to, note_given, note_recall
 
 # Messages; until then auto-RAG alone brings them back.
 _RECALLED = (LayerName.RULES, LayerName.PAST, LayerName.KNOWN, LayerName.AUTO_RAG, LayerName.ELSEWHERE)
@@ -205,19 +205,23 @@ class Chats:
     ) -> list[Quote]:
         """Standing rules, what was saved, and what other conversations say, about a prompt: the most important first.
 
-        Asked at once, in one session. What is of another project than the directory's comes last; without a directory,
-        the conversation's own tells. Found `by_words` alone where nobody can wait until the model is loaded. It writes
-        nothing: `retrievals.write` is for whoever called it, once the answer is given.
+        Nothing that hooks or a recall have told the conversation before. Asked at once, in one session. What is of
+        another project than the directory's comes last; without a directory, the conversation's own tells. Found
+        `by_words` alone where nobody can wait until the model is loaded. It writes nothing: `retrievals.write` is for
+        whoever called it, once the answer is given.
         """
         query = parse_query(prompt)
         with self._about(conversation_uid, directory, by_words, query) as searches:
+            with searches.view.reading() as tx:
+                given = given_to(tx, conversation_uid)
             # First, for it has most to look for while the model is at work.
             past = self._past.search(prompt, conversation_uid, searches, log_later=True)
             saved: list[Quote] = []
             if query.text and not is_small_talk(query):
                 saved = saved_quotes(self._searcher, query, searches, self._settings().rag.without_tags)
             quotes = [*self._rules(searches, query, conversation_uid), *saved, *recall_quotes(past, self._now())]
-        return sorted(quotes, key=lambda quote: (quote.source != ASKED, bool(quote.project)))
+        fresh = (quote for quote in quotes if quote.uid not in given)
+        return sorted(fresh, key=lambda quote: (quote.source != ASKED, bool(quote.project)))
 
     @contextmanager
     def _about(
@@ -229,8 +233,10 @@ class Chats:
             own = conversation_uid if directory is None else ""
 
             def ahead(tx: Transaction, _there: SearchSession) -> None:
-                asked = rules_question(tx), projects_question(tx), conversation_question(tx, own)
-                tx.dialect.foresee(tx.connection, *asked[: 3 if own else 2])
+                asked = [rules_question(tx), projects_question(tx)]
+                asked += [given_question(tx, conversation_uid)] if query is not None else []
+                asked += [conversation_question(tx, own)] if own else []
+                tx.dialect.foresee(tx.connection, *asked)
 
             searches.look_ahead("projects", ahead)
             if query is not None and not is_small_talk(query):
@@ -283,6 +289,7 @@ class Chats:
     def given(self, conversation_uid: str) -> set[str]:
         """Ids of everything that hooks have told a conversation."""
         with self._store.reading() as tx:
+            tx.dialect.end_with(tx.connection, given_question(tx, conversation_uid))
             return given_to(tx, conversation_uid)
 
     def note_given(

@@ -16,7 +16,7 @@ from harken.providers.embedder import Embedder
 from harken.providers.options import EmbedderOptions
 from harken.providers.registry import has_multilingual, open_embedder
 from harken.storage.ports import Store, StoredSpace
-from harken.storage.vectors import answering_space, ensure_second, ensure_space, is_second
+from harken.storage.vectors import answering_space, ensure_second, ensure_space, is_second, spaces_question
 
 if TYPE_CHECKING:
     from harken.jobs.spend import SpendBook
@@ -156,6 +156,7 @@ class Spaces:
     def answering(self) -> OpenSpace | None:
         """The space that queries are asked of; None while nothing is embedded, or nothing may embed a query."""
         with self.store.reading() as tx:
+            tx.dialect.end_with(tx.connection, spaces_question(tx))
             active = answering_space(tx)
         embedder = None if active is None else self.embedder_of(active)
         return None if active is None or embedder is None else OpenSpace(active, embedder)

@@ -238,12 +238,11 @@ class Ingest:
             for event in events
             if isinstance(event, _Identified | Rated)
         }
-        gone = find_tombstones(self._tx, named)
+        places = {event.conversation_uid for event in events if not isinstance(event, Conversation)}
+        gone = find_tombstones(self._tx, named | places)
         dropped = set(gone)
         for kind, table in _TABLES.items():
             dropped |= find_known(self._tx, table, [event.uid for event in events if isinstance(event, kind)])
-        places = {event.conversation_uid for event in events if not isinstance(event, Conversation)}
-        forgotten = find_tombstones(self._tx, places)
         wanted: list[Event] = []
         for event in events:
             if isinstance(event, Rated):
@@ -254,7 +253,7 @@ class Ingest:
             if isinstance(event, _Placed):
                 # A second one of the same id is known by then.
                 dropped.add(event.uid)
-            if isinstance(event, Conversation | Tombstone) or event.conversation_uid not in forgotten:
+            if isinstance(event, Conversation | Tombstone) or event.conversation_uid not in gone:
                 wanted.append(event)
         return wanted
 

@@ -121,10 +121,13 @@ def recalls_by_day(tx: Transaction) -> list[tuple[str, str, int, int]]:
 
 
 def given_to(tx: Transaction, conversation_uid: str) -> set[str]:
-    """Ids of everything that was given to a conversation; the last that a transaction asks which reads."""
-    asked = asked_by(tx, injections.c.conversation_uid, [conversation_uid], injections.c.ref_uid)
-    tx.dialect.end_with(tx.connection, asked)
-    return {row[0] for row in tx.dialect.bare_rows(tx.connection, *asked)}
+    """Ids of everything that was given to a conversation."""
+    return {row[0] for row in tx.dialect.bare_rows(tx.connection, *given_question(tx, conversation_uid))}
+
+
+def given_question(tx: Transaction, conversation_uid: str) -> Question:
+    """What `given_to` asks."""
+    return asked_by(tx, injections.c.conversation_uid, [conversation_uid], injections.c.ref_uid)
 
 
 def note_given(

@@ -160,7 +160,7 @@ class Hooks:
         if event == PROMPT and wanted.recall and isinstance(prompt, str):
             uid = conversation_uid(agent, session_id)
             quotes = chats.quotes_about(prompt, uid, _directory(payload), self.is_loading())
-            return self._told(agent, uid, PAST, quotes, chats.given(uid)) if quotes else NOTHING
+            return self._told(agent, uid, PAST, quotes) if quotes else NOTHING
         if event in CHECKED and wanted.premortem:
             return self._premortem(event, agent, session_id, payload)
         return NOTHING
@@ -199,7 +199,7 @@ class Hooks:
         return min(self.harken.settings.hooks.max_tokens, LIMITS[agent].max_tokens)
 
     def _told(
-        self, agent: str, uid: str, heading: str, quotes: Sequence[Quote], known: Collection[str], before: str = ""
+        self, agent: str, uid: str, heading: str, quotes: Sequence[Quote], known: Collection[str] = (), before: str = ""
     ) -> HookAnswer:
         """Return as many of the quotations as fit, the most important first, less those that are known.
 

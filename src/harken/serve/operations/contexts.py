@@ -206,8 +206,7 @@ def _recall(harken: Harken, wanted: RecallArguments, caller: Caller) -> RecallAn
     chats = harken.chats
     uid = conversation_uid(wanted.channel, wanted.conversation) if wanted.conversation else ""
     quotes = chats.quotes_about(wanted.text, uid, str(caller.directory) if caller.directory else None)
-    known = chats.given(uid) if uid and quotes else ()
-    text, given = quotation_block(PAST, quotes, known, wanted.max_tokens, _MOST_RECALLED_CHARS)
+    text, given = quotation_block(PAST, quotes, (), wanted.max_tokens, _MOST_RECALLED_CHARS)
     # In a space that may only be read, nothing is noted, and so it is told again.
     with suppress(SpaceReadOnlyError):
         if uid and given:

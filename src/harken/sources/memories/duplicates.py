@@ -273,6 +273,7 @@ class MeaningComparison:
             told: dict[int, float] = {}
             if found is not None:
                 with self.store.reading() as tx:
+                    self.store.nearest.foresee(tx, found.space, _MEMORIES)
                     _, told = self.store.nearest.compare(tx, found.space, vector, _MEMORIES, 1, list(others))
             # The newest wait longest to be embedded, and are the likeliest to be said again.
             waiting = [entry_id for entry_id in others if entry_id not in told][-_MOST_WAITING:]

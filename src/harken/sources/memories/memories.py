@@ -33,6 +33,7 @@ from harken.storage.records.rows import (
     list_memories,
     set_local,
     standing_memories,
+    standing_question,
 )
 from harken.storage.records.rows import MEMORY as SOURCE
 
@@ -361,6 +362,7 @@ class Memories:
             project_id = None if project is None else known_project(tx, project)
             if project is not None and project_id is None:
                 return {}
+            tx.dialect.end_with(tx.connection, standing_question(tx, category, project_id))
             standing = standing_memories(tx, category, project_id)
         return self.compare(text, {one.entry_id: one.content for one in standing})
 

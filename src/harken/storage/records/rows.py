@@ -21,7 +21,7 @@ from harken.model.experiences import EXPERIENCE, VALUE, read_experience, read_va
 from harken.model.views import format_moment, parse_moment
 from harken.storage.conversations import find_tombstones, project_in
 from harken.storage.entries import RecordHead, add_record_entries, drop_record_entries, remove_entries
-from harken.storage.ports import AMONG, Dialect, Transaction, batches, named_rows, rows_by
+from harken.storage.ports import AMONG, Dialect, Question, Transaction, batches, named_rows, rows_by
 from harken.storage.projects import ensure_project, project_identity
 from harken.storage.records.marks import ratings_of, weigh_anew
 from harken.storage.tables import (
@@ -171,7 +171,8 @@ def apply_kept(tx: Transaction, kept: SavedRecord) -> KeptChange | None:
         if before == seen and all(present._mapping[name] == row[name] for name in shared):
             # Made anew they would wait for their vectors.
             return change
-    drop_record_entries(tx, kept.source, [kept.uid])
+    if present is not None:
+        drop_record_entries(tx, kept.source, [kept.uid])
     head = RecordHead(kept.source, kept.uid, row["created_at"], project_id, Trust(row["trust"]))
     add_record_entries(tx, [(head, seen)])
     weigh_anew(tx, ratings_of(tx, [kept.uid]))
@@ -264,8 +265,13 @@ class MemoryStanding:
 
 def standing_memories(tx: Transaction, category: str, project_id: int | None) -> list[MemoryStanding]:
     """Every memory of a category and a project, or of none, that nothing supersedes."""
-    asked = {"of_tenant": tx.tenant, "of_category": category, "of_project": project_id}
-    return list(starmap(MemoryStanding, tx.dialect.bare_rows(tx.connection, _STANDING, asked)))
+    rows = tx.dialect.bare_rows(tx.connection, *standing_question(tx, category, project_id))
+    return list(starmap(MemoryStanding, rows))
+
+
+def standing_question(tx: Transaction, category: str, project_id: int | None) -> Question:
+    """What `standing_memories` asks."""
+    return _STANDING, {"of_tenant": tx.tenant, "of_category": category, "of_project": project_id}
 
 
 # Built once: it runs twice with every memory that is saved.

@@ -132,6 +132,31 @@ def test_other_conversations_are_asked_while_the_model_is_at_work(harken: Harken
     assert SAID[0] in again[0].text
 
 
+def test_a_memory_is_saved_and_compared_in_no_more_than_it_takes(harken: Harken, trips: RoundTrips) -> None:
+    waits = []
+    for text in ("The landlord is called Aalto.", "Bicycles are kept in the shed.", "The piano is tuned in May."):
+        with trips.counted() as told:
+            saved = harken.memories.add(text, "fact")
+        waits += told
+        assert saved.outcome == "added"
+    # What stands, the space, and how near it is; under the lock what stands now; what is known of its id; the rows.
+    assert waits[-1] <= 16
+    assert harken.search(text, mode="semantic").hits[0].entry.text == text
+
+
+def test_what_a_conversation_was_told_is_asked_with_what_comes_back(harken: Harken, trips: RoundTrips) -> None:
+    uid = conversation_uid("library", "another")
+    for _ in range(2):
+        harken.chats.quotes_about("where does the heron nest", uid)
+    with trips.counted() as told:
+        quotes = harken.chats.quotes_about("where does the heron nest", uid)
+    harken.chats.note_given(uid, {quotes[0].uid: ""}, lambda: False)
+    with trips.counted() as again:
+        assert harken.chats.quotes_about("where does the heron nest", uid) == quotes[1:]
+    assert again == told
+    assert harken.chats.given(uid) == {quotes[0].uid}
+
+
 def test_a_message_that_a_team_says_is_embedded_and_then_not_looked_for_again(
     trips: RoundTrips, tmp_path: Path
 ) -> None:
