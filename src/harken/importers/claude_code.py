@@ -10,7 +10,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
+from functools import lru_cache
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,6 +26,7 @@ from harken.text.fence import without_recall
 
 # What the command line writes into copied answers, and what the SDK writes into every copied line.
 _REQUESTED_BY, _FORKED_FROM = "requestSessionId", "forkedFrom"
+_SAID = ("timestamp", "message")
 
 
 class Origin(NamedTuple):
@@ -60,7 +63,34 @@ def copied_lines(path: Path) -> dict[str, Origin]:
             unclear = []
         else:
             unclear.append(uuid)
-    return _dated(path, copies, unclear, session) if session else {}
+    return _dated(path, copies, unclear, session) if session else _unmarked(path)
+
+
+def _unmarked(path: Path) -> dict[str, Origin]:
+    """The lines that older sessions of the folder hold too, where they begin with the same one: the oldest said them.
+
+    Source: versions before 2.1 resumed a session in a new file, which repeats it under its own id without a mark.
+    """
+    begins, age = _first_uuids(path.parent, path.parent.stat().st_mtime_ns), path.stat().st_mtime
+    same = [file for file, uuid in begins.items() if uuid == begins.get(path)]
+    older = in_order(same, lambda file: began if (began := file.stat().st_mtime) < age else None)
+    # An id alone says little: those that a script writes count from one in each session.
+    own = {str(line.get("uuid")): line for line in (objects(path) if older else ())}
+    return {
+        uuid: Origin(file.stem, uuid)
+        for file in reversed(older)
+        for line in objects(file, b'"uuid"')
+        if (uuid := str(line.get("uuid"))) in own and all(line.get(key) == own[uuid].get(key) for key in _SAID)
+    }
+
+
+@lru_cache(maxsize=64)
+def _first_uuids(folder: Path, _changed_ns: int) -> Mapping[Path, str]:
+    found: dict[Path, str] = {}
+    for file in folder.glob("*.jsonl"):
+        with suppress(OSError, StopIteration):
+            found[file] = next(filter(None, (string(line.get("uuid")) for line in objects(file, lines=_HEAD_LINES))))
+    return found
 
 
 def _dated(path: Path, copies: Mapping[str, Origin], unclear: list[str], session: str) -> dict[str, Origin]:
