@@ -175,9 +175,8 @@ def cli(context: click.Context, home: str | None, store: str | None, space: str 
     `harken search`; or talk, with all of it in mind: `harken chat`.
     """
     log_to_stderr("DEBUG" if verbose else "ERROR")
-    context.obj = CommandSession(
-        Path(home) if home else None, {} if store is None else {"store": store}, verbose, space
-    )
+    overrides = {} if store is None else {"store": store}
+    context.obj = CommandSession(Path(home) if home else None, overrides, verbose, space)
 
 
 def run() -> None:

@@ -261,11 +261,9 @@ def line_of(error: Exception) -> str:
         text = str(error)
     else:
         Log(__name__).debug("command_failed", error_class=type(error).__name__, exc_info=error)
+        text = f"unexpected {type(error).__name__}; run again with --verbose, and please report it."
         if isinstance(error, OSError) and error.strerror:
-            # A full disk behind a pipe or a file, a folder that may not be read: no fault of ours.
             text = f"{error.strerror}: {error.filename}" if error.filename else error.strerror
-        else:
-            text = f"unexpected {type(error).__name__}; run again with --verbose, and please report it."
     return " ".join(text.split())
 
 
