@@ -128,14 +128,6 @@ def test_an_answer_that_finds_no_room_says_why(stocked: CommandLine) -> None:
         assert process.wait(TIMEOUT_SECONDS) == 1
 
 
-def test_what_the_output_has_no_characters_for_is_no_error(cli: CommandLine, tmp_path: Path) -> None:
-    line = {"conversation": "c", "role": "user", "content": "The café has a tomato soup"}
-    (tmp_path / "talk.jsonl").write_text(json.dumps(line) + "\n", encoding="utf-8")
-    cli("import", tmp_path / "talk.jsonl", "--no-embed")
-    found = replace(cli, cold=True)("search", "tomato", settings={"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"})
-    assert "The caf? has a tomato soup" in found.out
-
-
 def test_an_empty_home_is_none_named(cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert cli("--home", "", "status", "--json").json()["home"] == str(cli.home)

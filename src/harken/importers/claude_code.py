@@ -26,7 +26,6 @@ from harken.text.fence import without_recall
 
 # What the command line writes into copied answers, and what the SDK writes into every copied line.
 _REQUESTED_BY, _FORKED_FROM = "requestSessionId", "forkedFrom"
-_SAID = ("timestamp", "message")
 
 
 class Origin(NamedTuple):
@@ -80,7 +79,8 @@ def _unmarked(path: Path) -> dict[str, Origin]:
         uuid: Origin(file.stem, uuid)
         for file in reversed(older)
         for line in objects(file, b'"uuid"')
-        if (uuid := str(line.get("uuid"))) in own and all(line.get(key) == own[uuid].get(key) for key in _SAID)
+        if (uuid := str(line.get("uuid"))) in own
+        if all(line.get(key) == own[uuid].get(key) for key in ("timestamp", "message"))
     }
 
 

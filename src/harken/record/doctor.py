@@ -131,7 +131,7 @@ class Doctor:
 
     def _freed_space(self) -> Iterator[Finding]:
         if not finish_forgetting(self.store):
-            problem = "What was forgotten may still be in freed space, for another process has the database open."
+            problem = "Freed space may still hold what was forgotten: it is in use, or a team's worker yet to come."
             yield Finding("freed_space", problem)
 
     def _leases(self) -> Iterator[Finding]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import shutil
 import sys
@@ -181,9 +180,6 @@ def cli(context: click.Context, home: str | None, store: str | None, space: str 
 
 def run() -> None:
     """Run the command line; every failure is one line on stderr and an exit code."""
-    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
-        # A terminal or a pipe of another coding than UTF-8 has not all characters.
-        sys.stdout.reconfigure(errors="replace")
     try:
         code = cli.main(prog_name="harken", standalone_mode=False)
         sys.stdout.flush()
