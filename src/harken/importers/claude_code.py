@@ -36,11 +36,8 @@ class Origin(NamedTuple):
     timestamp: str | None = None
 
 
-def copied_lines(path: Path) -> dict[str, Origin]:
-    """The origin of every line of a session's file that was copied from another one, by the line's uuid.
-
-    Source: sessions forked by Claude Code 2.1.330 and by claude-agent-sdk 0.2.187.
-    """
+def _marked(path: Path) -> dict[str, Origin]:
+    """Source: sessions forked by Claude Code 2.1.330 and by claude-agent-sdk 0.2.187."""
     copies: dict[str, Origin] = {}
     unclear: list[str] = []
     session = ""
@@ -62,14 +59,16 @@ def copied_lines(path: Path) -> dict[str, Origin]:
             unclear = []
         else:
             unclear.append(uuid)
-    return _dated(path, copies, unclear, session) if session else _unmarked(path)
+    return _dated(path, copies, unclear, session) if session else {}
 
 
-def _unmarked(path: Path) -> dict[str, Origin]:
-    """The lines that older sessions of the folder hold too, where they begin with the same one: the oldest said them.
+def copied_lines(path: Path) -> dict[str, Origin]:
+    """The origin of every line of a session's file that was copied from another one, by the line's uuid.
 
-    Source: versions before 2.1 resumed a session in a new file, which repeats it under its own id without a mark.
+    Versions before 2.1 resumed a session in a new file, which repeats it without a mark: the oldest file said it.
     """
+    if marked := _marked(path):
+        return marked
     begins, age = _first_uuids(path.parent, path.parent.stat().st_mtime_ns), path.stat().st_mtime
     same = [file for file, uuid in begins.items() if uuid == begins.get(path)]
     older = in_order(same, lambda file: began if (began := file.stat().st_mtime) < age else None)
@@ -78,6 +77,7 @@ def _unmarked(path: Path) -> dict[str, Origin]:
     return {
         uuid: Origin(file.stem, uuid)
         for file in reversed(older)
+        if not _marked(file)
         for line in objects(file, b'"uuid"')
         if (uuid := str(line.get("uuid"))) in own
         if all(line.get(key) == own[uuid].get(key) for key in ("timestamp", "message"))

@@ -168,6 +168,18 @@ def test_what_was_forgotten_does_not_come_back_with_a_session_resumed_in_a_new_f
     assert texts(harken) == {FORK: ["And otters?", "None."]}
 
 
+@pytest.mark.parametrize("fork", [forked, forked_by_sdk])
+def test_a_session_that_goes_on_after_its_fork_has_ended_keeps_what_was_said_in_it(
+    harken: Harken, tmp_path: Path, fork: Any
+) -> None:
+    before = said(FIRST, 1, *SAID)
+    copy = write(tmp_path, FORK, [*fork(before, FORK), *said(FORK, 5, "And otters?", "None.")])
+    os.utime(copy, (1, 1))
+    write(tmp_path, FIRST, [*before, *said(FIRST, 7, "And newts?", "Nine.")])
+    harken.import_transcripts("claude-code", [tmp_path])
+    assert texts(harken) == {FIRST: [*SAID, "And newts?", "Nine."], FORK: ["And otters?", "None."]}
+
+
 def test_sessions_whose_ids_count_from_one_are_no_copies(harken: Harken, tmp_path: Path) -> None:
     write(tmp_path, FIRST, said(FIRST, 1, *SAID))
     write(tmp_path, FORK, said(FORK, 1, "How many newts?", "Nine.", "And toads?", "Ten."))
