@@ -201,3 +201,20 @@ def test_what_was_saved_for_everywhere_comes_back_in_every_project(
         text = told(hooks, question, folder, f"milk {mode} {name}")
         assert "Springfield" in text
         assert "project=" not in text
+
+
+def test_what_a_question_came_to_is_told_of_the_project_itself_where_it_was_asked_there(
+    ready_home: Path, tmp_path: Path, places: dict[str, Path]
+) -> None:
+    question = "How do we deploy the payment gateway?"
+    with Harken(ready_home, env={}) as harken:
+        # The later answer is the other project's.
+        for project in PROJECTS:
+            harken.record_message(project, "user", question, directory=places[project])
+            harken.record_message(project, "assistant", f"We decided on {project}-deploy.", directory=places[project])
+        harken.embed()
+        hooks = Hooks(harken, str(tmp_path / "reports"))
+        for project, known in (("north", "north"), ("south", "south"), ("third", "south")):
+            quotations = quoted(told(hooks, question, places[project], f"{project} again"))
+            [before] = [words for _, words in quotations if "Asked before" in words]
+            assert f"{known}-deploy" in before

@@ -118,6 +118,21 @@ def test_a_reader_that_goes_away_is_no_error_worth_words(stocked: CommandLine) -
         assert process.wait(TIMEOUT_SECONDS) == 1
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_an_answer_that_finds_no_room_says_why(stocked: CommandLine) -> None:
+    full = os.open("/dev/full", os.O_WRONLY)
+    with stocked.running("list", stdout=full, stderr=subprocess.PIPE) as process:
+        os.close(full)
+        assert process.stderr is not None
+        assert process.stderr.read() == "harken: No space left on device\n"
+        assert process.wait(TIMEOUT_SECONDS) == 1
+
+
+def test_an_empty_home_is_none_named(cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cli("--home", "", "status", "--json").json()["home"] == str(cli.home)
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
 def test_a_terminal_gets_a_progress_bar_with_counts_beside_the_answer(cli: CommandLine, tmp_path: Path) -> None:
     import pty

@@ -15,7 +15,7 @@ def server(shared_database: str, tenant: str) -> dict[str, str]:
     return {"HARKEN_STORE": shared_database, "HARKEN_TENANT": tenant, "HARKEN_EMBEDDER": "none"}
 
 
-def test_a_team_of_two_is_made_by_two_commands(cli: CommandLine, server: dict[str, str]) -> None:
+def test_a_team_of_two_is_made_by_two_commands(cli: CommandLine, server: dict[str, str], tmp_path: Path) -> None:
     said = cli("principal", "create", "alice", "--admin", settings=server)
     alice = {**server, "HARKEN_KEY": said.out.strip()}
     assert "only time" in said.err
@@ -39,6 +39,14 @@ def test_a_team_of_two_is_made_by_two_commands(cli: CommandLine, server: dict[st
     assert shared["id"] == copy
     assert shared["origin"]["shared_by"] == "bob"
     assert "shared by bob" in cli("show", copy, settings=alice).out
+    told = tmp_path / "talk.jsonl"
+    told.write_text(
+        '{"conversation": "c", "role": "user", "content": "The heron nests by the weir."}\n', encoding="utf-8"
+    )
+    cli("import", told, settings=bob)
+    [message] = cli.search("heron", settings=bob)
+    assert "In a team its worker sees to it" in cli("forget", message["id"], "--yes", settings=bob).err
+    assert "a team's worker yet to come" in cli("doctor", code=1, settings=bob).out
     assert "1 record" in cli("unshare", own["id"], settings=bob).out
     assert cli.search("boiler", settings=alice) == []
 

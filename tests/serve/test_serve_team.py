@@ -84,6 +84,9 @@ def test_a_team_of_two_from_nothing(cli: CommandLine, owner: URL) -> None:
     # Said again with one more, it adds that one and leaves the others, and their keys, as they are.
     again = found(cli, owner, "ann", "bob", "cara")
     assert (list(again["keys"]), again["role_made"]) == (["cara"], False)
+    late = cli("--store", text_of(owner), "team", "init", "dan", "--role", ROLE).out
+    assert "\ndan: hk_" in late
+    assert "dan (manages" not in late
     with serving(cli) as server:
         assert server.ask(made["keys"]["bob"], "whoami").json()["principal"]["name"] == "bob"
 

@@ -26,7 +26,7 @@ class Founded:
         schema: the version of the tables.
         store: the URL that the server uses; with its password where the role was made just now.
         is_role_new: whether the role was made just now; else its password is what it was.
-        keys: the key of each new member by name, the first of whom manages the team; shown this once.
+        keys: the key of each new member by name; shown this once. The team's very first member manages it.
         settings_file: where store and team were written; None where there were settings already.
     """
 

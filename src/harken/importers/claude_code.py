@@ -10,7 +10,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
+from functools import lru_cache
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -34,11 +36,8 @@ class Origin(NamedTuple):
     timestamp: str | None = None
 
 
-def copied_lines(path: Path) -> dict[str, Origin]:
-    """The origin of every line of a session's file that was copied from another one, by the line's uuid.
-
-    Source: sessions forked by Claude Code 2.1.330 and by claude-agent-sdk 0.2.187.
-    """
+def _marked(path: Path) -> dict[str, Origin]:
+    """Source: sessions forked by Claude Code 2.1.330 and by claude-agent-sdk 0.2.187."""
     copies: dict[str, Origin] = {}
     unclear: list[str] = []
     session = ""
@@ -61,6 +60,37 @@ def copied_lines(path: Path) -> dict[str, Origin]:
         else:
             unclear.append(uuid)
     return _dated(path, copies, unclear, session) if session else {}
+
+
+def copied_lines(path: Path) -> dict[str, Origin]:
+    """The origin of every line of a session's file that was copied from another one, by the line's uuid.
+
+    Versions before 2.1 resumed a session in a new file, which repeats it without a mark: the oldest file said it.
+    """
+    if marked := _marked(path):
+        return marked
+    begins, age = _first_uuids(path.parent, path.parent.stat().st_mtime_ns), path.stat().st_mtime
+    same = [file for file, uuid in begins.items() if uuid == begins.get(path)]
+    older = in_order(same, lambda file: began if (began := file.stat().st_mtime) < age else None)
+    # An id alone says little: those that a script writes count from one in each session.
+    own = {str(line.get("uuid")): line for line in (objects(path) if older else ())}
+    return {
+        uuid: Origin(file.stem, uuid)
+        for file in reversed(older)
+        if not _marked(file)
+        for line in objects(file, b'"uuid"')
+        if (uuid := str(line.get("uuid"))) in own
+        if all(line.get(key) == own[uuid].get(key) for key in ("timestamp", "message"))
+    }
+
+
+@lru_cache(maxsize=64)
+def _first_uuids(folder: Path, _changed_ns: int) -> Mapping[Path, str]:
+    found: dict[Path, str] = {}
+    for file in folder.glob("*.jsonl"):
+        with suppress(OSError, StopIteration):
+            found[file] = next(filter(None, (string(line.get("uuid")) for line in objects(file, lines=_HEAD_LINES))))
+    return found
 
 
 def _dated(path: Path, copies: Mapping[str, Origin], unclear: list[str], session: str) -> dict[str, Origin]:

@@ -29,14 +29,7 @@ from harken.model.conversations import (
 from harken.model.marks import Rated
 from harken.storage.conversations import find_conversation, find_known, tombstones_of
 from harken.storage.enrichment.summaries import restore_summaries
-from harken.storage.events import (
-    EventName,
-    Ingest,
-    delete_conversation_rows,
-    drop_damaged_rows,
-    events_of,
-    name_of,
-)
+from harken.storage.events import EventName, Ingest, delete_conversation_rows, drop_damaged_rows, events_of, name_of
 from harken.storage.ports import Store, Transaction
 from harken.storage.records.marks import drop_ratings, own_label
 from harken.storage.records.rows import SOURCE_OF_FOLDER, drop_kept

@@ -260,13 +260,17 @@ class _PastSearch:
         if self._is_talk():
             return PastRecall((), self.query.text, (_NOTHING_ASKED,), self.failure)
         shown = self._found(own, config)
+        asked_here = dict(self.askers)
         if session.projects.prefers and len(shown) < config.conversation_limit:
             left = config.model_copy(update={"conversation_limit": config.conversation_limit - len(shown)})
             shown += self._found(beyond, left, session.projects.others)
         before = None
         if self.askers:
             with session.view.reading() as tx:
-                before = asked_before(tx, self.query.text, self.askers)
+                # What the project has come to itself counts there, and what others have where it was never asked.
+                before = asked_before(tx, self.query.text, asked_here)
+                if before is None and self.askers != asked_here:
+                    before = asked_before(tx, self.query.text, self.askers)
             if before is not None and session.projects.is_other(before.project):
                 before = replace(before, other_project=short_key(before.project))
         return PastRecall(shown, self.query.text, tuple(self.notes), self.failure, asked=before)

@@ -28,16 +28,7 @@ from sqlalchemy import (
 )
 
 from harken.errors import NotFoundError, StoreCorruptError
-from harken.model.conversations import (
-    UNTRUSTED,
-    Entry,
-    Message,
-    MessageType,
-    NewEntry,
-    Role,
-    SearchScope,
-    Trust,
-)
+from harken.model.conversations import UNTRUSTED, Entry, Message, MessageType, NewEntry, Role, SearchScope, Trust
 from harken.storage.conversations import conversations_named
 from harken.storage.enrichment.jobs import drop_work
 from harken.storage.ports import (

@@ -49,6 +49,13 @@ _REPORTED = re.compile(
     r"\b(?:says?|said|told|tells|telling|wrote|writes|reads|according to|reminds?|reminded|taught|advised)\b"
     r"|\b(?:he|she|they|people|everyone|mom|dad|boss|teacher|readme|docs?|manual)\b(?! (?:to|you))"
 )
+# A question states none: "what are my preferences?", "should I always use tabs?".
+_ASKS = re.compile(
+    r"(?:(?:and|but|so|also|ok|hey|hi|now)\b\W*)*(?:(?:what|which|who|whose|how|why|where)(?:'s|"
+    r"(?: (?!i |we |you )\w+){0,2} (?:am|is|are|was|were|do|does|did|ha[vs]e?|should|would|can|could|will))\b|"
+    r"(?:am|is|are|was|were|do|does|did|ha[vs]e?|should|must) (?:i|we|it|he|she|they|the|my|our|there)\b|"
+    r"(?:can|could) i\b|(?:do|did|have) you\b(?! m))"
+)
 _NAME = re.compile(
     r"\b(?:call|address|refer to) me\b|\bpronouns\b|\bnenne?(?: sie)? mich\b|\bappel(?:le|ez)-moi\b|\bll[áa]m[ae]me\b"
     r"|\bchiama(?:mi|temi)\b|\bme cham[ea]\b|\bcham[ea]-me\b|\b(?:зови|называй)(?:те)? меня\b|[叫称稱][呼]?我"
@@ -183,7 +190,7 @@ def _said_in_passing() -> frozenset[str]:
 def _rule(said: str, start: int, end: int, finders: Sequence[_Find]) -> tuple[int, int] | None:
     """Where the rule of a sentence stands; of a long one, the part that states it."""
     sentence = said[start:end]
-    found = next((found for find in finders if (found := find(sentence))), None)
+    found = next((found for find in finders if (found := find(sentence)) and not _ASKS.match(sentence)), None)
     if found is None or len(sentence) < _LEAST_CHARS or _REPORTED.search(sentence, 0, found.start()):
         return None
     if len(sentence) <= _MOST_CHARS:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,14 @@ def forked_by_sdk(lines: list[dict[str, Any]], session: str) -> list[dict[str, A
         for line in lines
     ]
     return [*copies[:-1], {**copies[-1], "timestamp": at(40)}]
+
+
+def resumed(lines: list[dict[str, Any]], session: str) -> list[dict[str, Any]]:
+    """What `claude --resume ID` copied before version 2.1: all under the new id, without any mark."""
+    return [
+        {"type": "summary", "summary": "Zebras", "leafUuid": "uuid-4"},
+        *({**line, "sessionId": session} for line in lines),
+    ]
 
 
 @pytest.fixture
@@ -130,3 +139,49 @@ def test_a_live_fork_is_read_on_where_it_was_left(harken: Harken, tmp_path: Path
     for more in (["And otters?"], ["And otters?", "None."]):
         harken.import_transcripts("claude-code", [write(tmp_path, FORK, [*copied, *said(FORK, 5, *more)])])
     assert texts(harken) == {FIRST: list(SAID), FORK: ["And otters?", "None."]}
+
+
+def test_sessions_that_older_versions_resumed_in_new_files_tell_each_part_once(harken: Harken, tmp_path: Path) -> None:
+    # Their ids tell nothing of the order, the files' times do.
+    first = said(SECOND_FORK, 1, *SAID)
+    second = [*resumed(first, FIRST), *said(FIRST, 5, "And otters?", "None.")]
+    third = [*resumed(second[1:], FORK), *said(FORK, 7, "And newts?", "Nine.")]
+    for age, (session, lines) in enumerate(((SECOND_FORK, first), (FIRST, second), (FORK, third))):
+        os.utime(write(tmp_path, session, lines), (age, age))
+    harken.import_transcripts("claude-code", [tmp_path])
+    assert texts(harken) == {
+        SECOND_FORK: list(SAID),
+        FIRST: ["And otters?", "None."],
+        FORK: ["And newts?", "Nine."],
+    }
+
+
+def test_what_was_forgotten_does_not_come_back_with_a_session_resumed_in_a_new_file(
+    harken: Harken, tmp_path: Path
+) -> None:
+    before = said(FIRST, 1, *SAID)
+    harken.import_transcripts("claude-code", [write(tmp_path, FIRST, before)])
+    uid = harken.chats.session(FIRST, "claude-code").conversation_uid
+    harken.maintenance.forget(harken.maintenance.plan_forget(conversations=[uid]))
+    lines = [*resumed(before, FORK), *said(FORK, 5, "And otters?", "None.")]
+    harken.import_transcripts("claude-code", [write(tmp_path, FORK, lines)])
+    assert texts(harken) == {FORK: ["And otters?", "None."]}
+
+
+@pytest.mark.parametrize("fork", [forked, forked_by_sdk])
+def test_a_session_that_goes_on_after_its_fork_has_ended_keeps_what_was_said_in_it(
+    harken: Harken, tmp_path: Path, fork: Any
+) -> None:
+    before = said(FIRST, 1, *SAID)
+    copy = write(tmp_path, FORK, [*fork(before, FORK), *said(FORK, 5, "And otters?", "None.")])
+    os.utime(copy, (1, 1))
+    write(tmp_path, FIRST, [*before, *said(FIRST, 7, "And newts?", "Nine.")])
+    harken.import_transcripts("claude-code", [tmp_path])
+    assert texts(harken) == {FIRST: [*SAID, "And newts?", "Nine."], FORK: ["And otters?", "None."]}
+
+
+def test_sessions_whose_ids_count_from_one_are_no_copies(harken: Harken, tmp_path: Path) -> None:
+    write(tmp_path, FIRST, said(FIRST, 1, *SAID))
+    write(tmp_path, FORK, said(FORK, 1, "How many newts?", "Nine.", "And toads?", "Ten."))
+    harken.import_transcripts("claude-code", [tmp_path])
+    assert texts(harken) == {FIRST: list(SAID), FORK: ["How many newts?", "Nine.", "And toads?", "Ten."]}

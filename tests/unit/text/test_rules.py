@@ -33,6 +33,7 @@ Whenever you name a price, add tax.
 For anything legal, tell me to see a lawyer.
 From today on, branches named after the ticket.
 Celsius only, please.
+Would you please always answer in metric units?
 I go by Alex.
 Antworte immer auf Deutsch.
 Duz mich ruhig.
@@ -158,6 +159,17 @@ Quali sono i prezzi in euro?
 Não precisa cozinhar hoje.
 Мне нужны короткие брюки.
 信息是英文的。
+What are my preferences for code style?
+And what is my preference for units?
+Do you remember what my preferences are?
+Tell me my preferences for answers.
+Can you tell me what my preferences are?
+Should I always use tabs?
+Did I tell you that I prefer short answers?
+Why do I hate when answers are long?
+Do I like short answers?
+Can I only deploy on weekdays?
+Does the linter by default always check types?
 """
 
 

@@ -31,7 +31,7 @@ def team() -> None:
 @click.option("--role", default=ROLE, show_default=True, help="The login that the server uses; made if it is new.")
 @with_json
 def init(session: CommandSession, names: tuple[str, ...], role: str, as_json: bool) -> None:
-    """Make tables, the server's login, and members, each with a key shown this once; the first manages the team.
+    """Make tables, the server's login, and members, each with a key shown this once; the very first manages the team.
 
     The store is named by a login that owns its database and may make roles. What is there already stays as it is: say
     it again with more names.
@@ -41,11 +41,9 @@ def init(session: CommandSession, names: tuple[str, ...], role: str, as_json: bo
 
     done = found_team(session.home, session.overrides, environment(), names, role)
     lines = [f"The store has schema {done.schema}; the team is called {done.team}."]
-    for number, (name, key) in enumerate(done.keys.items()):
-        lines.append(f"{name}{' (manages the team)' if not number else ''}: {key}")
-    lines.append(
-        "Keys are not shown again." if done.keys else "Nobody new is in it. Name them: harken team init ann bob"
-    )
+    lines += [f"{name}: {key}" for name, key in done.keys.items()]
+    nobody = "Nobody new is in it. Name them: harken team init ann bob"
+    lines.append("Keys are not shown again. The team's very first member manages it." if done.keys else nobody)
     if done.settings_file:
         lines.append(f"Store and team stand in {done.settings_file}. Serve it: harken serve --team")
     elif done.is_role_new:

@@ -161,20 +161,21 @@ SECTIONS = {
     sections=SECTIONS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
-@click.option("--home", type=click.Path(path_type=Path), help="Where everything is kept; also HARKEN_HOME.")
+@click.option("--home", metavar="PATH", help="Where everything is kept; also HARKEN_HOME.")
 @click.option("--store", help="URL of the database, in place of the embedded file; also HARKEN_STORE.")
 @click.option("--space", help="Of a team: the space that is written to, in place of your own.")
 @click.option("--verbose", is_flag=True, help="Show the log on stderr.")
 @click.version_option(__version__, prog_name="harken")
 @click.pass_context
-def cli(context: click.Context, home: Path | None, store: str | None, space: str | None, verbose: bool) -> None:
+def cli(context: click.Context, home: str | None, store: str | None, space: str | None, verbose: bool) -> None:
     """Memory for AI agents that comes back by itself.
 
     Start with `harken setup`, or with `harken import`, which finds the histories of the agents on this machine, then
     `harken search`; or talk, with all of it in mind: `harken chat`.
     """
     log_to_stderr("DEBUG" if verbose else "ERROR")
-    context.obj = CommandSession(home, {} if store is None else {"store": store}, verbose, space)
+    overrides = {} if store is None else {"store": store}
+    context.obj = CommandSession(Path(home) if home else None, overrides, verbose, space)
 
 
 def run() -> None:

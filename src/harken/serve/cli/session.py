@@ -262,6 +262,8 @@ def line_of(error: Exception) -> str:
     else:
         Log(__name__).debug("command_failed", error_class=type(error).__name__, exc_info=error)
         text = f"unexpected {type(error).__name__}; run again with --verbose, and please report it."
+        if isinstance(error, OSError) and error.strerror:
+            text = f"{error.strerror}: {error.filename}" if error.filename else error.strerror
     return " ".join(text.split())
 
 

@@ -82,7 +82,7 @@ def forget(session: CommandSession, yes: bool, as_json: bool, keep_copies: bool,
         with session.progress("Forgetting", "records") as show:
             done = harken.maintenance.forget(doomed, show)
     if not done.scrubbed:
-        session.note("Freed space may still hold the words: another process is reading. When it is done: harken doctor")
+        session.note("Freed space may still hold the words. In a team its worker sees to it; else later: harken doctor")
     ids = [tombstone.uid for tombstone in doomed.tombstones]
     view = {"messages": done.messages, "conversations": done.conversations, "ids": ids, "copies": len(doomed.copies)}
     said = f"Forgot {counted(done.messages, 'message')}{shared}."

@@ -218,9 +218,7 @@ class ReviewArguments:
     """What is done with tests and builds that failed."""
 
     accept: Annotated[
-        str | None,
-        Argument("Start an experience from this one, in the words that were said."),
-        Spelling(metavar="ID"),
+        str | None, Argument("Start an experience from this one, in the words that were said."), Spelling(metavar="ID")
     ] = None
     dismiss: Annotated[str | None, Argument("Never show this one again."), Spelling(metavar="ID")] = None
     domain: Annotated[str, Argument("Of what is accepted.", choices=DOMAINS)] = "debugging"

@@ -19,12 +19,7 @@ from harken.storage.state import PAIRS
 # How many rows behind the last one that is counted are soon looked at.
 MOST_UNCOUNTED = 2_000
 # Of the tables that grow with each message: which of its rows are counted apart.
-_COUNTED = {
-    "messages": "0",
-    "exchanges": "0",
-    "entries": "coalesce({row}space_id, -1)",
-    "vectors": "{row}space_id",
-}
+_COUNTED = {"messages": "0", "exchanges": "0", "entries": "coalesce({row}space_id, -1)", "vectors": "{row}space_id"}
 # Stands among the counted rows where the pairs are counted: an older Harken did not.
 _PAIRS = "summaries"
 _OPEN = "exchanges_open"
