@@ -169,7 +169,10 @@ def test_forgetting_takes_the_copies_along_and_says_so(team: Crew) -> None:
     for uid in (said.conversation_uid, memory.uid):
         team.team.share(team.speaker("bob"), uid, "common")
     plan = bob.maintenance.plan_forget(messages=[said.uid])
-    assert len(plan.copies) == 1
+    assert len(plan.copies) == plan.shares == 1
+    alone = bob.record_message("walk", "user", "the lane is flooded")
+    team.team.share(team.speaker("bob"), alone.uid, "common")
+    assert bob.maintenance.plan_forget(messages=[alone.uid]).shares == 1, "with a conversation of its own"
     bob.maintenance.forget(plan)
     assert _found(team, "carol", "village well") == []
     assert _found(team, "carol", "irrigation pump") == [PUMP]

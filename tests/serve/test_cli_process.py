@@ -128,6 +128,14 @@ def test_an_answer_that_finds_no_room_says_why(stocked: CommandLine) -> None:
         assert process.wait(TIMEOUT_SECONDS) == 1
 
 
+def test_what_a_locale_has_no_letter_for_is_told_by_its_number(cli: CommandLine) -> None:
+    said = "the mill at Łódź is closed"
+    cli("memory", "add", said, settings={"HARKEN_EMBEDDER": "none"})
+    ascii_only = replace(cli, cold=True, settings={**cli.settings, "PYTHONIOENCODING": "ascii"})
+    assert [memory["content"] for memory in ascii_only("memory", "list", "--json").json()] == [said]
+    assert "\\u0141" in ascii_only("memory", "list").out
+
+
 def test_an_empty_home_is_none_named(cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert cli("--home", "", "status", "--json").json()["home"] == str(cli.home)

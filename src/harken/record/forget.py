@@ -39,6 +39,11 @@ class ForgetPlan:
     messages: int
     copies: tuple[RecordOrigin, ...] = ()
 
+    @property
+    def shares(self) -> int:
+        """How often any of it was shared: a message that was has a copy of its own, and one of its conversation."""
+        return len({(copy.space, copy.at) for copy in self.copies})
+
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:

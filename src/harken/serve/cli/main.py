@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import shutil
 import sys
 import textwrap
+from io import TextIOWrapper
 from pathlib import Path
 
 import click
@@ -117,6 +119,7 @@ _COMMANDS = {
 }
 # A blank at which no line is broken.
 _STICKY = "\u00a0"
+_NUMBERS = "harken-numbers"
 COMMANDS = {
     name: (f"harken.serve.{module}", line) for module, commands in _COMMANDS.items() for name, line in commands.items()
 }
@@ -178,8 +181,20 @@ def cli(context: click.Context, home: str | None, store: str | None, space: str 
     context.obj = CommandSession(Path(home) if home else None, overrides, verbose, space)
 
 
+def _by_numbers(error: UnicodeError) -> tuple[str, int]:
+    """What a locale has no letters for, as JSON has it: that is read by people and by programs."""
+    import json
+
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return json.dumps(error.object[error.start : error.end])[1:-1], error.end
+
+
 def run() -> None:
     """Run the command line; every failure is one line on stderr and an exit code."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        codecs.register_error(_NUMBERS, _by_numbers)
+        sys.stdout.reconfigure(errors=_NUMBERS)
     try:
         code = cli.main(prog_name="harken", standalone_mode=False)
         sys.stdout.flush()

@@ -76,7 +76,7 @@ def forget(session: CommandSession, yes: bool, as_json: bool, keep_copies: bool,
         if not yes and session.opened is not None and not sys.stdin.isatty():
             raise UsageError("Nothing was forgotten, for nobody can answer here. To do it all the same, add --yes.")
         doomed = replace(doomed, copies=()) if keep_copies else doomed
-        shared = f" and {counted(len(doomed.copies), 'shared copy', 'shared copies')}" if doomed.copies else ""
+        shared = f" and {counted(doomed.shares, 'shared copy', 'shared copies')}" if doomed.copies else ""
         if not yes and not _agrees(f"Forget {counted(doomed.messages, 'message')}{shared} for good?"):
             raise HarkenError("Nothing was forgotten.")
         with session.progress("Forgetting", "records") as show:
@@ -84,7 +84,7 @@ def forget(session: CommandSession, yes: bool, as_json: bool, keep_copies: bool,
     if not done.scrubbed:
         session.note("Freed space may still hold the words. In a team its worker sees to it; else later: harken doctor")
     ids = [tombstone.uid for tombstone in doomed.tombstones]
-    view = {"messages": done.messages, "conversations": done.conversations, "ids": ids, "copies": len(doomed.copies)}
+    view = {"messages": done.messages, "conversations": done.conversations, "ids": ids, "copies": doomed.shares}
     said = f"Forgot {counted(done.messages, 'message')}{shared}."
     session.tell(as_json, view, f"{said} Backups made earlier still hold them.")
 

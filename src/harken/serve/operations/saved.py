@@ -206,7 +206,7 @@ def _forget(harken: Harken, wanted: ForgetArguments, _caller: Caller) -> ForgetA
         if wanted.confirm and not harken.maintenance.forget(doomed).scrubbed:
             note = f"{note} {_UNFREED}"
         if doomed.copies:
-            note = f"{note} {counted(len(doomed.copies), 'shared copy', 'shared copies')} with it."
+            note = f"{note} {counted(doomed.shares, 'shared copy', 'shared copies')} with it."
         ids = list(wanted.ids)
         return ForgetAnswer(done=wanted.confirm, ids=ids, messages=doomed.messages, note=note, matches=[])
     whole: dict[str, Callable[[str], str]] = {
