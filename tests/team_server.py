@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import anyio
 import httpx
 import uvicorn
+from anyio.from_thread import BlockingPortal, start_blocking_portal
 from starlette.applications import Starlette
 
 from harken.config.settings import load_settings
@@ -32,11 +32,13 @@ class Served:
     Bob may read the space `shared`, write to `written`, and does not see `hidden`; `elsewhere` is eve's team's.
 
     Attributes:
+        loop: where it answers; one for all questions, since a loop of each one's own takes as long as its answer.
         keys: by name of the principal, each with every scope that it may have.
     """
 
     team: Team
     app: Starlette
+    loop: BlockingPortal
     keys: dict[str, str] = field(default_factory=dict)
 
     def ask(self, who: str, method: str, path: str, content: bytes | None = None, **headers: str) -> httpx.Response:
@@ -51,7 +53,7 @@ class Served:
             async with httpx.AsyncClient(transport=transport, base_url="http://team.example.org") as client:
                 return await client.request(method, path, content=content, headers=named)
 
-        return anyio.run(asked)
+        return self.loop.call(asked)
 
     def verb(self, who: str, name: str, given: Any = None, **headers: str) -> httpx.Response:
         """Call a verb as somebody."""
@@ -67,8 +69,8 @@ class Served:
 def serving_team(home: Path, store: str, name: str, **settings: Any) -> Iterator[Served]:
     """Serve two teams; the settings' own is `name`."""
     options = {"store": store, "tenant": name, "embedder": "none", "serve.rate": 0, **settings}
-    with Team(home, settings=options, env={}) as team:
-        served = Served(team, make_team_app(team, load_settings(home, {}, options).settings))
+    with Team(home, settings=options, env={}) as team, start_blocking_portal() as loop:
+        served = Served(team, make_team_app(team, load_settings(home, {}, options).settings), loop)
         server = served.app.state.server
         # No bucket fills up while a test goes on, however slow the machine is.
         server._rates, server._wrong = (Rates(most, clock=lambda: 0.0) for most in (options["serve.rate"], 60))

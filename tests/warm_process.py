@@ -74,6 +74,8 @@ def _serve() -> None:
     # Else each command copies what it looks at for garbage.
     gc.collect()
     gc.freeze()
+    # As a command has it; programs that use the library then have it as well.
+    gc.set_threshold(20_000, 20, 20)
     _use_huge_pages()
     owner, door = socket.socket(fileno=os.dup(0)), socket.socket(fileno=int(sys.argv[1]))
     python, null = sys.argv[2], os.open(os.devnull, os.O_RDWR)

@@ -3,6 +3,7 @@ from __future__ import annotations
 from datetime import timedelta
 from pathlib import Path
 
+import pytest
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection
@@ -10,6 +11,7 @@ from sqlalchemy import Connection
 from harken.model.conversations import Role
 from harken.storage import migrations
 from harken.storage.conversations import messages_of
+from harken.storage.migrations import schema
 from harken.storage.migrations.schema import ALL_TABLES
 from harken.storage.ports import RowScope
 from harken.storage.positions import STEP
@@ -52,6 +54,27 @@ def test_the_newest_version_is_the_last_of_the_chain() -> None:
     config = Config()
     config.set_main_option("script_location", "harken.storage:migrations")
     assert ScriptDirectory.from_config(config).get_heads() == [migrations.HEAD]
+
+
+def test_the_stores_of_tests_have_the_tables_that_a_first_day_makes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here later ones are made by the statements of the first (`shared_statements.py`), and not by `create`."""
+
+    def made(name: str) -> list[tuple[object, ...]]:
+        store = SqliteStore(tmp_path / name, tmp_path)
+        with store.reading() as tx:
+            rows = tx.connection.exec_driver_sql("SELECT type, name, tbl_name, sql, rootpage FROM sqlite_master")
+            stamped = tx.connection.exec_driver_sql("SELECT version_num, '', '', '', 0 FROM alembic_version")
+            found = [tuple(row) for row in (*rows, *stamped)]
+        store.close()
+        return found
+
+    made("first")
+    again = made("again")
+    monkeypatch.setattr(schema, "create", schema.create._create)  # type: ignore[attr-defined]
+    assert again == made("compiled")
+    assert len(again) > 100
 
 
 def test_since_the_oldest_harken_that_may_go_on_nothing_was_taken_away_and_nothing_has_to_be_given() -> None:
