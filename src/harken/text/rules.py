@@ -66,10 +66,10 @@ _PURPOSE = re.compile(r"\b(?:for|für|bei|pour|para|per|для)\b")
 
 
 @cache
-def _languages() -> dict[str, tuple[frozenset[str], list[str], list[tuple[str, str]], str]]:
-    """Of each language the words of which a rule has one, patterns, marks with their longest words, how most begin."""
-    languages: dict[str, tuple[frozenset[str], list[str], list[tuple[str, str]], str]] = {}
-    section, words, marks, names, patterns = "", set[str](), list[tuple[str, str]](), dict[str, str](), list[str]()
+def _languages() -> dict[str, tuple[frozenset[str], list[str], list[str], str]]:
+    """Of each language the words of which a rule has one, the patterns of rules, their marks, and how most begin."""
+    languages: dict[str, tuple[frozenset[str], list[str], list[str], str]] = {}
+    section, words, marks, names, patterns = "", set[str](), list[str](), dict[str, str](), list[str]()
     for line in [*resources.files(__package__).joinpath("data/rules.txt").read_text("utf-8").splitlines(), "[]"]:
         name, equals, value = line.partition(" = ")
         if line.startswith("["):
@@ -79,7 +79,7 @@ def _languages() -> dict[str, tuple[frozenset[str], list[str], list[tuple[str, s
         elif equals and name == "words":
             words.update(value.split())
         elif equals and name == "marks":
-            marks += [(mark.replace("_", " "), max(re.split(r"[\W_]+", mark), key=len)) for mark in value.split()]
+            marks += value.split()
         elif equals and name.isidentifier():
             names[name] = _with_names(value, names)
         elif line and not line.startswith("#"):
@@ -104,7 +104,7 @@ def _with_names(pattern: str, names: dict[str, str]) -> str:
 
 
 @cache
-def _patterns(language: str) -> tuple[_Find, _Find, Sequence[tuple[str, str]]]:
+def _patterns(language: str) -> tuple[_Find, _Find, Sequence[str]]:
     """What finds a rule at the beginning of a sentence, what anywhere in it, and words of which that needs one."""
     led, at_start, anywhere = list[str](), list[str](), list[str]()
     _, patterns, marks, lead = _languages()[language]
@@ -116,27 +116,16 @@ def _patterns(language: str) -> tuple[_Find, _Find, Sequence[tuple[str, str]]]:
     if led:
         at_start.append(f"{lead}(?:{'|'.join(led)})")
     first, later = re.compile("|".join(at_start) or "(?!)").match, re.compile("|".join(anywhere)).search
-    return first, later, marks
+    return first, later, [mark.replace("_", " ") for mark in marks]
 
 
-_marked = cache(
-    lambda: re.compile("|".join(part for *_, marks, _ in _languages().values() for _, part in marks)).search
-)
-
-
-@lru_cache(maxsize=20_000)
-def _tells(word: str) -> bool:
-    """Whether a word is one of a language's, or has a part of a mark; most have neither."""
-    return word in _languages_of() or _marked()(word) is not None
-
-
-def _finders(language: str, said: str, telling: str) -> list[_Find]:
-    """What finds a rule in a sentence of a text that has these telling words: at its beginning first, soon done."""
+def _finders(language: str, said: str) -> list[_Find]:
+    """What finds a rule in a sentence of a text: at its beginning first, which is soon done."""
     first, later, marks = _patterns(language)
     if not marks:
         return [first, later]
     # Searching takes twenty times as long as looking for a few words, most of which the whole text has not.
-    there = [mark for mark, part in marks if part in telling and mark in said]
+    there = [mark for mark in marks if mark in said]
 
     def find(sentence: str) -> re.Match[str] | None:
         for mark in there:
@@ -155,15 +144,16 @@ def rules_in(text: str, words: Iterable[str] | None = None) -> list[tuple[int, i
     said = text[:LOOKED_AT].lower()
     if "’" in said:
         said, words = said.replace("’", "'"), None
-    telling = set(filter(_tells, set(words_in(said) if words is None else words)))
-    heard = {language for word in telling for language in _languages_of().get(word, ())}
+    languages_of = _languages_of()
+    known = languages_of.keys() & set(words_in(said) if words is None else words)
+    heard = {language for word in known for language in languages_of[word]}
     if not said.isascii() and UNSPACED_RUN.search(said):
         heard.add("")
     finders = [
         find
         for language, (triggers, *_) in (_languages().items() if heard else ())
         if (language if triggers else "") in heard
-        for find in _finders(language, said, " ".join(telling))
+        for find in _finders(language, said)
     ]
     if not finders or len(said) != len(text[:LOOKED_AT]):
         return []

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import given, settings
-from hypothesis.strategies import from_regex
+from hypothesis.strategies import from_regex, lists, sampled_from
 
 from harken.text import rules
 from harken.text.rules import matter_of, rules_in
-from harken.text.words import words_in
 
 RULES = """
 Always answer in metric units.
@@ -221,10 +220,7 @@ def test_a_rule_stands_in_place_of_one_on_the_same_matter(earlier: str, later: s
 
 @pytest.mark.parametrize("language", sorted(name for name, (*_, marks, _) in rules._languages().items() if marks))
 def test_no_pattern_finds_a_rule_where_no_mark_of_its_language_stands(language: str) -> None:
-    """Where none stands, the patterns that look anywhere in a sentence are not run.
-
-    A mark itself is looked for where a word of the text has its part.
-    """
+    """Where none stands, the patterns that look anywhere in a sentence are not run."""
     _, later, marks = rules._patterns(language)
     patterns = rules._languages()[language][1]
     for pattern in (each for each in patterns if not each.startswith("^") or "|^" in each):
@@ -233,8 +229,36 @@ def test_no_pattern_finds_a_rule_where_no_mark_of_its_language_stands(language: 
         @given(from_regex(pattern, fullmatch=True))
         def check(made: str) -> None:
             said = " ".join(made.lower().split())
-            telling = " ".join(filter(rules._tells, words_in(said)))
-            assert not later(said) or any(mark in said for mark, _ in marks), said
-            assert all(part in telling for mark, part in marks if mark in said), said
+            assert not later(said) or any(mark in said for mark in marks), said
 
         check()
+
+
+FOREIGN = [
+    "```",
+    "<b>",
+    "</b>",
+    "> ",
+    "| ",
+    "->",
+    "    ",
+    "\t",
+    "\n",
+    '"',
+    "“",
+    "”",
+    "«",
+    "»",
+    "„",
+    "「",
+    "」",
+    "a" * 13,
+]
+
+
+@given(lists(sampled_from([*FOREIGN, "\nalways answer in german.\n"])))
+def test_what_others_have_said_is_left_out_wherever_it_stands(pieces: list[str]) -> None:
+    """Most texts are not searched for it, by a look at the signs that it begins with."""
+    said, signs = "".join(pieces), rules._FOREIGN_SIGNS
+    if rules._FOREIGN.search(said):
+        assert any(sign in said for sign in signs) or rules._QUOTED_LINE.search(said)
