@@ -55,10 +55,6 @@ def line_from_event(event: Event) -> bytes:
     return _FORMS[type(event)].write(event).encode("utf-8", "surrogatepass")
 
 
-def _line(fields: Mapping[str, Any]) -> bytes:
-    return _encode(fields).encode("utf-8", "surrogatepass") + b"\n"
-
-
 # The end of a line with its checksum: CRC-32 of the line without it, which finds any change of up to 32 bits in a row.
 _SEAL, _SEALED = b',"crc":"', len(b',"crc":"01234567"}\n')
 
@@ -226,7 +222,8 @@ def _line_writer(name: str, keyed: Sequence[tuple[str, str]]) -> Callable[[Event
     for place, (attribute, key) in enumerate(keyed):
         given[f"key{place}"], given[f"write{place}"] = f',"{key}":', _WRITE.get(attribute, _quoted)
         if attribute in _ABSENT:
-            is_given = f"(value := event.{attribute}) or value == 0"
+            # To compare a mapping takes as long as to write the line's number.
+            is_given = f"(value := event.{attribute}){' or value == 0' if attribute == 'position' else ''}"
             parts.append(f"{{key{place} + write{place}(value) if {is_given} else absent}}")
         else:
             parts.append(f"{{key{place}}}{{write{place}(event.{attribute})}}")
@@ -271,4 +268,5 @@ def changed_line(line: JournalLine, event: Event) -> bytes:
     if type(event) is not type(line.event):
         return sealed(plain)
     known = _FORMS[type(event)].keys | {"crc"}
-    return sealed(_line({**json.loads(plain), **{key: line.fields[key] for key in line.fields.keys() - known}}))
+    whole = {**json.loads(plain), **{key: line.fields[key] for key in line.fields.keys() - known}}
+    return sealed(_encode(whole).encode("utf-8", "surrogatepass") + b"\n")

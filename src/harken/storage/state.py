@@ -387,7 +387,7 @@ def redaction_counts(metadata: Iterable[Mapping[str, Any]]) -> dict[str, int]:
     """The counters that messages with this metadata add to: secrets taken out of them, by kind."""
     counts: dict[str, int] = {}
     for facts in metadata:
-        found = facts.get(REDACTED)
+        found = facts.get(REDACTED) if facts else None
         # Whoever hands a message in may have a key of the same name, with anything in it.
         for kind, amount in found.items() if isinstance(found, Mapping) else ():
             if isinstance(amount, int):

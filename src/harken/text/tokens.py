@@ -71,11 +71,8 @@ def estimate(text: str) -> int:
         return 0
     raw = text.encode("utf-8", "surrogatepass")
     classes = raw.translate(_CLASSES, _CONTINUATION)
-    if _RULE in classes:
-        for rule in _RULES:
-            if rule in raw:
-                classes = _without_rules(raw).translate(_CLASSES, _CONTINUATION)
-                break
+    if _RULE in classes and any(rule in raw for rule in _RULES):
+        classes = _without_rules(raw).translate(_CLASSES, _CONTINUATION)
     total = 0.0
     if not text.isascii():
         total = _ACCENT_PRICE * classes.count(_ACCENTED)

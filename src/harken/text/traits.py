@@ -8,15 +8,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from harken.text import tokens
-from harken.text.rules import rules_in
+from harken.text.rules import LOOKED_AT, rules_in
 from harken.text.words import STOP_WORDS, UNSPACED_RUN, word_lists, words_in
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-# Of a longer text its beginning tells what kind it is; what is counted there stands for the whole.
-_LOOKED_AT = 2_000
 _SHARES = 15
 # The width of each trait in the number, in its order.
 _BITS = {
@@ -36,7 +34,8 @@ _ENDS_ASKING = re.compile(r"[?？][\s\"'”’»)*_`]*\Z")
 _INSIDE = re.compile(r"(?<=[\w,;:)] )\w\w+")
 # Of plain text alone: one that begins with a capital, which is found twice as fast.
 _NAME = re.compile(r"[A-Z](?<=[\w,;:)] .)\w+")
-_YEAR = re.compile(r"\b(?:19|20)\d\d\b")
+# As `\b(?:19|20)\d\d\b`, in a third of the time: a search can skip to the digits that it begins with.
+_YEAR = re.compile(r"(?:19|20)(?<!\w..)\d\d\b")
 _DIGIT, _PLAIN_DIGIT = re.compile(r"\d"), re.compile("[0-9]")
 
 
@@ -83,22 +82,23 @@ def asking_share(traits: int) -> float:
 
 def study(text: str, by_person: bool) -> Studied:
     """What search is to know of a text; rules are looked for in what a person says."""
-    words = words_in(text[:_LOOKED_AT].lower())
+    words = words_in(text[:LOOKED_AT].lower())
     rules = rules_in(text, words) if by_person else ()
     return Studied(rules, _traits(text, words, len(rules)))
 
 
 def traits_of(text: str, rules: int = 0) -> int:
     """The traits of a text, which states so many rules, as one number, at least 0 and under 2**53; 0 without a word."""
-    return _traits(text, words_in(text[:_LOOKED_AT].lower()), rules)
+    return _traits(text, words_in(text[:LOOKED_AT].lower()), rules)
 
 
 def _traits(text: str, words: Sequence[str], rules: int) -> int:
-    said = text[:_LOOKED_AT]
+    said = text[:LOOKED_AT]
     if not words:
         return 0
     is_plain = said.isascii()
-    lists, whole = word_lists("traits"), max(1.0, len(text) / _LOOKED_AT)
+    # Of a longer text its beginning tells what kind it is; what is counted there stands for the whole.
+    lists, whole = word_lists("traits"), max(1.0, len(text) / LOOKED_AT)
     telling = len(words) - sum(map(STOP_WORDS.__contains__, words))
     names = _NAME.findall(said)
     if not is_plain:

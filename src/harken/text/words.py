@@ -124,7 +124,6 @@ def stop_words(text: str) -> frozenset[str]:
 
 
 @cache
-@cache
 def _english_words() -> frozenset[str]:
     return word_lists("stop_words")["english"] | words_of("small_talk")
 

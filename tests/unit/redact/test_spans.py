@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from harken.redact.redactor import Redactor
 from harken.redact.values import NAMED, SURE, Span, merged, replaced
+from harken.redact.vendor_rules import _long_words
 
 
 def test_overlapping_finds_are_one_of_the_surest_kind() -> None:
@@ -37,3 +38,9 @@ def test_nothing_but_the_finds_is_changed(text: str, places: list[tuple[int, int
     clean, counts = replaced(text, spans)
     assert clean.count("[redacted:x]") >= counts["x"] == len(merged(spans))
     assert clean.replace("[redacted:x]", "") == kept
+
+
+@given(st.lists(st.sampled_from(["a" * 15, "b" * 16, "é" * 16, "-", " ", "\n", "\x1c", "\x1f", "\x85", "\u3000"])))
+def test_every_long_word_is_looked_at_for_a_token(pieces: list[str]) -> None:
+    text = "".join(pieces)
+    assert _long_words(text) == " ".join(word for word in text.split() if len(word) >= 16)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import given, settings
-from hypothesis.strategies import from_regex
+from hypothesis.strategies import from_regex, lists, sampled_from
 
 from harken.text import rules
 from harken.text.rules import matter_of, rules_in
@@ -244,3 +244,33 @@ def test_no_pattern_finds_a_rule_where_no_mark_of_its_language_stands(language: 
             assert not later(said) or any(mark in said for mark in marks), said
 
         check()
+
+
+FOREIGN = [
+    "```",
+    "<b>",
+    "</b>",
+    "> ",
+    "| ",
+    "->",
+    "    ",
+    "\t",
+    "\n",
+    '"',
+    "“",
+    "”",
+    "«",
+    "»",
+    "„",
+    "「",
+    "」",
+    "a" * 13,
+]
+
+
+@given(lists(sampled_from([*FOREIGN, "\nalways answer in german.\n"])))
+def test_what_others_have_said_is_left_out_wherever_it_stands(pieces: list[str]) -> None:
+    """Most texts are not searched for it, by a look at the signs that it begins with."""
+    said, signs = "".join(pieces), rules._FOREIGN_SIGNS
+    if rules._FOREIGN.search(said):
+        assert any(sign in said for sign in signs) or rules._QUOTED_LINE.search(said)

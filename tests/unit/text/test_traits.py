@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import math
+import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harken.text import traits as traits_module
 from harken.text.traits import Traits, traits_of, unpack
 
 
@@ -66,3 +68,8 @@ def test_a_very_long_text_is_told_by_its_beginning_and_its_length() -> None:
     long = told("Mel met Ann in Rome. " * 1_000)
     assert long.tokens[0] > math.log1p(4_000)
     assert long.names[0] == pytest.approx(math.log1p(2_000), abs=0.01)
+
+
+@given(st.text("129 0x\né²１").map(lambda text: f"{text}1999{text[::-1]}"))
+def test_a_year_is_four_digits_by_themselves(text: str) -> None:
+    assert bool(traits_module._YEAR.search(text)) == bool(re.search(r"\b(?:19|20)\d\d\b", text))
