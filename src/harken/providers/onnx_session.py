@@ -65,6 +65,16 @@ def length_batches(
         yield batch
 
 
+def _even_area(lengths: Sequence[int], threads: int) -> int:
+    """The area of batches of which somebody waits for all: one for each thread, where none is too large for that.
+
+    Three batches on two threads take as long as four.
+    """
+    least = max(*lengths, -(-sum(lengths) // threads)) if len(lengths) > 1 else TOKEN_AREA
+    even = (area for area in range(least, 2 * TOKEN_AREA, 16) if len(list(length_batches(lengths, area))) <= threads)
+    return next(even, TOKEN_AREA)
+
+
 class OnnxModel:
     """Runs a model; loaded at first use, then shared by threads.
 
@@ -131,8 +141,10 @@ class OnnxModel:
         Raises:
             ProviderError: the model refuses.
         """
+        lengths = [len(row.ids) for row in rows]
+        area = TOKEN_AREA if pace_here() is not None else _even_area(lengths, self._threads)
         # The longest first, so that no thread is left with one while the other has nothing more to do.
-        batches = list(length_batches([len(row.ids) for row in rows], max_rows=max_rows))[::-1]
+        batches = list(length_batches(lengths, area, max_rows))[::-1]
         feeds = [[rows[position] for position in batch] for batch in batches]
         run = self.run if pace_here() is None else partial(_long_alone, self.run)
         yield from zip(batches, side_by_side(run, feeds, self._threads), strict=True)

@@ -136,6 +136,8 @@ _FUNCTION_SIGNS = frozenset(
     "的是了我们你您他她它这那在有和与或就不也都很吗呢吧啊么什怎哪谁几多少为对把被给到说要去会能可以过着没还再请让"
 )
 _HIRAGANA = re.compile("[\u3040-\u309f]")
+# A sign of a word, in scripts that part words by blanks.
+_SPACED = re.compile(f"[^\\W{UNSPACED}]")
 
 
 def asks_nothing(query: Query, least_tokens: int) -> bool:
@@ -207,11 +209,16 @@ def best_passage(text: str, terms: Sequence[str], max_tokens: int) -> str:
 
 def _places(text: str, terms: Sequence[str]) -> list[tuple[int, int]]:
     """Where a text has which of the terms, in order; inside of a word only in scripts without spaces."""
-    found = [
-        (match.start(), number)
-        for number, term in enumerate(terms)
-        for match in re.finditer(f"(?<![^\\W{UNSPACED}]){re.escape(_stem(term))}", text, re.IGNORECASE)
-    ]
+    lowered = text.lower()
+    if len(lowered) != len(text):
+        # One letter in all becomes two, the Turkish I with a dot: places are those of the text.
+        lowered = "".join(sign.lower()[0] for sign in text)
+    found = []
+    for number, term in enumerate(terms):
+        stem, place = _stem(term), -1
+        while (place := lowered.find(stem, place + 1)) >= 0:
+            if not (place and _SPACED.match(lowered, place - 1)):
+                found.append((place, number))
     return sorted(found)
 
 

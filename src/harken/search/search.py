@@ -44,7 +44,7 @@ _BEST = 10
 _LOADED = 5
 # How many tokens of a text the cross-encoder reads: the most of these that makes so many on average, for its time grows
 # with every token. Of BEAM's long answers 96 each gave an MRR of 0.632, 64 0.642, 48 0.659, 32 0.634 (ADR 4).
-_JUDGED_TOKENS, _JUDGED_ON_AVERAGE = (96, 64, 48), 32
+_JUDGED_TOKENS, _JUDGED_ON_AVERAGE = (96, 64, 48, 32, 24, 16), 32
 _QUESTION_TOKENS = 16
 # Few texts have more characters a token: what lies behind so many is cut off, and not worth counting.
 _LONGEST_TOKEN = 8
@@ -399,14 +399,14 @@ def rerank(
 
 
 def _passages(query: Query, hits: Sequence[Hit], questions: Mapping[int, str]) -> list[str]:
-    """What the cross-encoder reads of each: short texts leave their room to longer ones."""
+    """What the cross-encoder reads of each: short texts leave their room to longer ones, and to questions."""
     terms, longest = distinctive_terms(query.terms), _JUDGED_TOKENS[0] * _LONGEST_TOKEN
     sizes = [tokens.estimate(hit.entry.text[:longest]) for hit in hits]
-    room = _JUDGED_ON_AVERAGE * len(hits)
+    led_by = [questions.get(hit.entry.id, "") for hit in hits]
+    room = _JUDGED_ON_AVERAGE * len(hits) - sum(map(tokens.estimate, led_by))
     fitting = (most for most in _JUDGED_TOKENS if sum(min(size, most) for size in sizes) <= room)
-    most = next(fitting, _JUDGED_ON_AVERAGE)
+    most = next(fitting, _JUDGED_TOKENS[-1])
     passages = [spoken(hit.entry.author, best_passage(hit.entry.text, terms, most)) for hit in hits]
-    led_by = [questions.get(hit.entry.id) for hit in hits]
     return [f"{question}\n{said}" if question else said for question, said in zip(led_by, passages, strict=True)]
 
 

@@ -99,6 +99,20 @@ def test_many_rows_come_back_once_each_with_their_own_output(bge_folder: Path, t
     assert list(model.run_all([])) == []
 
 
+@pytest.mark.parametrize(
+    ("texts", "batches"), [([30] * 12, 2), ([64] * 11, 2), ([5, 60], 2), ([60], 1), ([64] * 40, 10)]
+)
+def test_what_somebody_waits_for_is_one_batch_a_thread_where_that_is_not_too_large(
+    bge_folder: Path, texts: list[int], batches: int
+) -> None:
+    model = OnnxModel(ModelFiles("bge", bge_folder, ""), max_tokens=64)
+    rows = [model.tokens("word " * (length - 2)) for length in texts]
+    assert [len(row.ids) for row in rows] == texts
+    seen = [batch for batch, _ in model.run_all(rows)]
+    assert len(seen) == batches
+    assert sorted(position for batch in seen for position in batch) == list(range(len(texts)))
+
+
 def test_a_batch_that_fails_beside_others_is_a_provider_error(bge_folder: Path) -> None:
     model = OnnxModel(ModelFiles("bge", bge_folder, ""), max_tokens=64)
     rows = [model.tokens("word " * 60)] * 40 + [Tokens([10**9], [0])]

@@ -123,6 +123,12 @@ class TestStopWords:
 class TestPassages:
     FILLER = "Nothing of note was said in this sentence, and it goes on for a while. " * 60
 
+    def test_words_are_found_whatever_their_letters_are_and_not_inside_of_others(self) -> None:
+        head = "İİİİ first of all. " + self.FILLER * 2
+        text = f"{head} The ferry to İSTANBUL leaves at nine. {self.FILLER * 2}"
+        assert "İSTANBUL leaves" in best_passage(text, ["istanbul"], 24)
+        assert "Megaferry" not in best_passage(f"{self.FILLER} Megaferry {text}", ["ferry"], 24)
+
     def test_a_short_text_is_its_own_passage(self) -> None:
         assert best_passage("a zebra", ["giraffe"], 96) == "a zebra"
 

@@ -8,6 +8,7 @@ from harken.model.conversations import Entry, Hit, Trust
 from harken.search.query import parse_query
 from harken.search.search import rerank
 from harken.testing import OverlapReranker
+from harken.text import tokens
 
 
 def hits(*texts: str) -> list[Hit]:
@@ -77,3 +78,15 @@ def test_a_question_is_read_before_what_follows_it() -> None:
     reranker = OverlapReranker()
     rerank(reranker, parse_query("zebra"), hits("a", "b"), 10, 1.0, {1: "Ben: What is it?"})
     assert reranker.asked == [("zebra", ("Ada: a", "Ben: What is it?\nAda: b"))]
+
+
+def test_questions_take_their_room_from_the_passages_of_long_texts() -> None:
+    long = [f"It is {n}. " + "Somebody said so of the zebra that day. " * 40 for n in range(12)]
+    lengths = []
+    for questions in ({}, dict.fromkeys(range(12), "Ben: Which of the two is it that you had in mind?")):
+        reranker = OverlapReranker()
+        rerank(reranker, parse_query("zebra"), hits(*long), 12, 1.0, questions)
+        lengths.append(sum(tokens.estimate(text) for text in reranker.asked[0][1]))
+    without, led = lengths
+    assert without / 12 > 24
+    assert led <= 1.15 * without
