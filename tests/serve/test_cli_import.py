@@ -205,6 +205,10 @@ def test_a_file_in_which_nothing_can_be_read_ends_with_an_error(cli: CommandLine
         (["codex"], "No history of codex was found on this machine."),
         (["word-perfect"], "'word-perfect' is neither a file nor a format. Formats: claude-code, codex, chatgpt"),
         (["codex", "/no/such/place"], "/no/such/place does not exist."),
+        (
+            ["jsonl", "/dev/null"],
+            "/dev/null is neither a file nor a folder. What comes through a pipe is saved to a file first.",
+        ),
         ([__file__], "Name its format: claude-code"),
         ([__file__, "/no/such/place"], "/no/such/place does not exist."),
         (["--no-embad"], "See: harken import --help"),

@@ -104,7 +104,8 @@ class Searcher:
             behind = [(space, [hit for hit in found.hits if other_project(hit)]) for space, found in answers]
             merged = [*hits_in_one_order(own)[:most], *hits_in_one_order(behind)[:most]]
             hits = tuple(hits_told_apart(shared, merged))
-        notes = [note for note in first.notes if not hits or note != NOTHING_RECORDED]
+        is_empty = all(NOTHING_RECORDED in found.notes for _, found in answers)
+        notes = [note for note in first.notes if is_empty or note != NOTHING_RECORDED]
         threshold = next((found.threshold for _, found in answers if found.threshold is not None), None)
         return replace(first, hits=hits, notes=tuple(notes), threshold=threshold)
 

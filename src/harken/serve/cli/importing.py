@@ -99,6 +99,10 @@ def _sources(session: CommandSession, formats: Mapping[str, TranscriptFormat], a
     for path in paths:
         if not path.exists():
             raise UsageError(f"{path} does not exist.")
+        if not path.is_file() and not path.is_dir():
+            raise UsageError(
+                f"{path} is neither a file nor a folder. What comes through a pipe is saved to a file first."
+            )
     if paths:
         return [(arguments[0], paths)] if is_named else _guessed(session, formats, paths)
     found = [(name, formats[name].discover()) for name in (arguments or formats)]

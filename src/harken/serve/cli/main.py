@@ -192,7 +192,7 @@ def _by_numbers(error: UnicodeError) -> tuple[str, int]:
 
 def run() -> None:
     """Run the command line; every failure is one line on stderr and an exit code."""
-    if isinstance(sys.stdout, TextIOWrapper):
+    if isinstance(sys.stdout, TextIOWrapper) and codecs.lookup(sys.stdout.encoding).name != "utf-8":
         codecs.register_error(_NUMBERS, _by_numbers)
         sys.stdout.reconfigure(errors=_NUMBERS)
     try:
