@@ -46,7 +46,7 @@ def test_a_team_of_two_is_made_by_two_commands(cli: CommandLine, server: dict[st
     cli("import", told, settings=bob)
     [message] = cli.search("heron", settings=bob)
     assert "In a team its worker sees to it" in cli("forget", message["id"], "--yes", settings=bob).err
-    assert "a team's worker yet to come" in cli("doctor", code=1, settings=bob).out
+    assert "the team's worker has yet to come" in cli("doctor", code=1, settings=bob).out
     assert "1 record" in cli("unshare", own["id"], settings=bob).out
     assert cli.search("boiler", settings=alice) == []
 
