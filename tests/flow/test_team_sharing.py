@@ -18,6 +18,7 @@ from harken.errors import KeyRefusedError, NotFoundError, ScopeError, UsageError
 from harken.model.conversations import Trust
 from harken.model.experiences import RootCause
 from harken.model.team import Access, KeyScope, PrincipalKind
+from harken.search.session import NOTHING_RECORDED
 from postgres_server import PostgresServer
 
 WELL = "The village well runs dry in August, said the surveyor Abernathy."
@@ -178,6 +179,14 @@ def test_forgetting_takes_the_copies_along_and_says_so(team: Crew) -> None:
     assert _found(team, "carol", "irrigation pump") == [PUMP]
     bob.memories.forget([memory.uid])
     assert _found(team, "carol", "irrigation pump") == []
+
+
+def test_that_nothing_is_recorded_is_said_of_all_spaces_that_are_read(team: Crew) -> None:
+    carol = team.memory("carol")
+    assert NOTHING_RECORDED in carol.search("chromodynamics").notes
+    team.memory("alice", "common").record_message("survey", "user", WELL)
+    found = carol.search("chromodynamics", mode="keyword")
+    assert (found.hits, found.notes) == ((), ())
 
 
 def test_a_space_keeps_what_is_younger_than_its_days(team: Crew) -> None:
