@@ -139,6 +139,8 @@ def test_what_a_locale_has_no_letter_for_is_told_by_its_number(cli: CommandLine)
 def test_an_empty_home_is_none_named(cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert cli("--home", "", "status", "--json").json()["home"] == str(cli.home)
+    tab = {"_HARKEN_COMPLETE": "zsh_complete", "COMP_WORDS": "harken --home ", "COMP_CWORD": "2"}
+    assert replace(cli, cold=True)(settings=tab).out.startswith("file\n"), "a Tab offers files"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")

@@ -164,7 +164,7 @@ SECTIONS = {
     sections=SECTIONS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
-@click.option("--home", metavar="PATH", help="Where everything is kept; also HARKEN_HOME.")
+@click.option("--home", type=click.Path(), help="Where everything is kept; also HARKEN_HOME.")
 @click.option("--store", help="URL of the database, in place of the embedded file; also HARKEN_STORE.")
 @click.option("--space", help="Of a team: the space that is written to, in place of your own.")
 @click.option("--verbose", is_flag=True, help="Show the log on stderr.")
