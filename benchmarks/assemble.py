@@ -138,6 +138,8 @@ def measure(harken: Harken, rounds: int) -> Iterator[Figure]:
         for work in contexts:
             whole.take(work)
     for label, times in found.items():
+        if not times.wall:
+            continue
         share = sum(times.wall) / sum(whole.wall)
         yield times.figure(f"  of a context: {label}", size, note=f"{share:.0%} of the time, {len(times.wall)} calls")
     yield from _memory_taken(size, contexts[:10])

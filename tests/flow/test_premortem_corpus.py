@@ -6,11 +6,13 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from harken import Harken
 from harken.model.experiences import Lesson, RootCause
+from harken.storage.entries import STATES_RULE
 from harken.testing import HashingEmbedder
 from rendered import rendered
 
@@ -80,3 +82,19 @@ def test_every_domain_has_warnings_of_its_own(harken: Harken, domain: str) -> No
     assert {item.metadata["domain"] for item in context.items if item.source == "experience"} == {domain}
     assert len(context.items) >= 6
     assert context.token_count <= 1500
+
+
+def test_no_rules_are_looked_for_where_nobody_states_any(harken: Harken) -> None:
+    """People state rules in conversations: to list those of experiences took as long as all else."""
+    asked: list[str] = []
+    with harken.store.reading() as tx:
+        driver: Any = tx.connection.connection.driver_connection
+    driver.set_trace_callback(asked.append)
+    try:
+        harken.assembler.get_premortem_context("integration", "research-first")
+        assert any("'domain:integration'" in one for one in asked)
+        assert not [one for one in asked if STATES_RULE in one]
+        harken.search("what went wrong with the integration?")
+        assert [one for one in asked if STATES_RULE in one]
+    finally:
+        driver.set_trace_callback(None)

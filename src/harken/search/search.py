@@ -31,7 +31,7 @@ from harken.search.union import hits_in_one_order, hits_told_apart
 from harken.storage.enrichment.summaries import CONVERSATION, EXCHANGE, TOOLS
 from harken.storage.entries import STATES_RULE, has_entries, has_kept_of, load_entries, row_scope, sources_question
 from harken.storage.facts import EntryFacts, neighbours
-from harken.storage.ports import MESSAGE_SOURCE, Transaction
+from harken.storage.ports import MESSAGE_SOURCE, RowScope, Transaction
 from harken.text import tokens
 from harken.text.words import content_terms
 
@@ -239,7 +239,7 @@ def _look_ahead(
 
 
 def _foresee(tx: Transaction, session: SearchSession, found: Candidates, mode: str) -> None:
-    rules = (STATES_RULE,) if session.config.fusion == "learned" else ()
+    rules = (STATES_RULE,) if _may_state_rules(session, found.scope) else ()
     index, spaces = session.view.nearest, () if mode == "keyword" else session.known.spaces.values()
     found.foresee(tx, index, spaces, found.query.quote, facets=rules, finds_words=mode != "semantic")
 
@@ -262,7 +262,7 @@ def _ranked(
     def is_near(entry_id: int, is_untrusted: bool = False) -> bool:
         return found.similarity[entry_id] >= bars[entry_id in found.elsewhere][is_untrusted]
 
-    if asked is not None and session.config.fusion == "learned":
+    if asked is not None and _may_state_rules(session, found.scope):
         found.find_rules(tx, session.view.nearest, asked, (gate.threshold or 0.0) - RULE_LEEWAY)
     resembling = [entry_id for entry_id in found.nearest if is_near(entry_id)]
     if tx.dialect.is_remote:
@@ -289,6 +289,11 @@ def _ranked(
     if several:
         several.spread(tx, found, asked)
     return _once_each(found.best_first(), found.facts)
+
+
+def _may_state_rules(session: SearchSession, scope: RowScope) -> bool:
+    """Whether rules are looked for in a scope: people state them in conversations."""
+    return session.config.fusion == "learned" and not scope.outside_conversations
 
 
 def without_echoes(facts: Mapping[int, EntryFacts]) -> dict[int, EntryFacts]:

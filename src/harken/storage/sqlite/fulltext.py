@@ -421,7 +421,7 @@ def _count(connection: Connection, scope: RowScope) -> int:
         counted = "SELECT count(*) FROM entry_index WHERE entry_index MATCH ?"
         others = f" NOT scope : ({_projects(scope)})" if scope.without_project_ids else ""
         return int(bare(connection, counted, (f"({' AND '.join(groups)}){others}",))[0][0])
-    inside = select(func.count()).select_from(entries).where(*scope_conditions(scope))
+    inside = select(func.count()).select_from(entries).where(*scope_conditions(scope, has_tenants=False))
     return int(connection.execute(inside).scalar_one())
 
 

@@ -180,7 +180,7 @@ class ScopedNearest(NearestIndex):
         if known.newest < asked.newest:
             # Entries of the scope with vectors that came after it was listed; all where that was never.
             fresh = select(vectors.c.entry_id).where(vectors.c.space_id == asked.space.id)
-            conditions = scope_conditions(scope)
+            conditions = scope_conditions(scope, has_tenants=False)
             if known.newest:
                 joined = fresh.join(entries, refers(vectors.c.entry_id, entries))
                 fresh = joined.where(vectors.c.id > known.newest, *conditions)
