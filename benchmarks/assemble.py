@@ -127,8 +127,7 @@ def measure(harken: Harken, rounds: int) -> Iterator[Figure]:
 
     whole = Times()
     parts: dict[str, tuple[Any, str]] = {
-        "embed the query": (harken.spaces.embedder(), "embed_query"),
-        "search": (type(harken._searcher), "search"),
+        "search": (type(harken._searcher), "here"),
         "records looked up": (SourceSearch, "_shown"),
         "duplicates": (assembling, "distinct"),
         "shares and caps": (compose, "chosen"),

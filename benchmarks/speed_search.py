@@ -61,6 +61,11 @@ def fill_vectors(harken: Harken) -> OpenSpace:
             tx.connection.execute(insert(vectors), rows)
             inside = (entries.c.tenant == tx.tenant) & entries.c.id.between(part[0], part[-1])
             tx.connection.execute(update(entries).where(inside).values(space_id=filled.space.id))
+    is_merged = False
+    while not is_merged:
+        # As the worker does once all is embedded.
+        with harken.store.writing() as tx:
+            is_merged = not tx.text.merge(tx.connection)
     return filled
 
 

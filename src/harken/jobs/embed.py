@@ -11,6 +11,7 @@ from harken.jobs.job import Job
 from harken.log import Log
 from harken.model.conversations import spoken
 from harken.providers.embedder import Embedder, Resting, Vectors
+from harken.providers.priority import give_way
 from harken.storage.enrichment.jobs import (
     Claimed,
     claim_second,
@@ -47,6 +48,7 @@ _LATE = 1_000
 # Whether an index has to grow is looked up after so many vectors, or once in so long: behind every message of a talk it
 # takes a server more than to store the message's vector.
 _WORTH_INDEXING, _INDEXED_EVERY = 100, timedelta(minutes=1)
+_STEPS_AT_ONCE = 50
 _log = Log(__name__)
 
 
@@ -147,6 +149,7 @@ class EmbedWork(Job[Claimed, "tuple[Vectors | None, Vectors | None]"]):
     min_message_tokens: int = 10
     _indexed: int = field(default=0, init=False)
     _indexed_at: datetime = field(default=datetime.min.replace(tzinfo=UTC), init=False)
+    _is_merged: bool = field(default=True, init=False)
     _beside: set[int] = field(default_factory=set, init=False)
 
     name = EMBED
@@ -250,7 +253,14 @@ class EmbedWork(Job[Claimed, "tuple[Vectors | None, Vectors | None]"]):
         fresh = self.stored - self._indexed
         if fresh >= _WORTH_INDEXING or (fresh and self.now() - self._indexed_at >= _INDEXED_EVERY):
             self.store.nearest.build_index()
-            self._indexed, self._indexed_at = self.stored, self.now()
+            self._indexed, self._indexed_at, self._is_merged = self.stored, self.now(), False
+        # In steps, for somebody may wait to write; after so many, for whoever waits until there is nothing to do.
+        for _ in range(0 if self._is_merged else _STEPS_AT_ONCE):
+            give_way()
+            with self.store.writing() as tx:
+                self._is_merged = not tx.text.merge(tx.connection)
+            if self._is_merged:
+                break
 
     def _take_over(self) -> None:
         with self.store.writing() as tx:

@@ -48,8 +48,7 @@ EMBEDDED_TENANT = "local"
 # The name under which statements that are made once get the ids that they are about.
 AMONG = "among"
 MESSAGE_SOURCE = "message"
-# Entries of these belong to no conversation.
-APART_SOURCES = frozenset({*KEPT_FOLDERS, *DERIVED_SOURCES})
+APART_SOURCES = frozenset({*KEPT_FOLDERS, *DERIVED_SOURCES})  # their entries belong to no conversation
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +195,10 @@ class TextIndex(Protocol):
         """Be told that `find` is about to be asked, and `holders` of some words and `most`; no-op likewise."""
         return
 
+    def merge(self, connection: Connection) -> bool:
+        """Bring the index a little nearer to how it is read soonest; whether that is not all. No-op on a server."""
+        return False
+
     def rebuild(self, connection: Connection) -> None:
         """Make the index anew from the rows."""
 
@@ -227,9 +230,6 @@ class NearestIndex(Protocol):
     def foresee(self, tx: Transaction, space: StoredSpace, scope: RowScope) -> None:
         """Be told that a scope of a space is about to be compared; no-op without a server."""
         return
-
-    def save(self) -> None:
-        """Keep what this process has derived, where that is worth it; quick, for it is called at the end of each."""
 
     def build_index(self) -> None:
         """Make what many new vectors ask for, however long it takes; called when all are embedded."""
@@ -428,7 +428,7 @@ class Store(Readable, Protocol):
         """
 
     def close(self) -> None:
-        """Keep what was derived, as `NearestIndex.save` does, and give every connection back."""
+        """Keep what was derived, where that is worth it, and give every connection back."""
 
 
 # SQLite binds 32,766 values in one statement, PostgreSQL's protocol 65,535.

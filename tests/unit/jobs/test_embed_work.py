@@ -396,6 +396,29 @@ class TestChangingTheModel:
         worker.run_once()
         assert place.store.nearest._matrices[worker.space.id] is held  # type: ignore[attr-defined]
 
+    def test_once_all_is_embedded_the_index_of_words_is_merged_too(self, place: RecordedHome) -> None:
+        def pieces() -> int:
+            with place.store.reading() as tx:
+                counted = tx.connection.exec_driver_sql("SELECT count(DISTINCT segid) FROM entry_index_idx")
+                return int(counted.scalar_one())
+
+        desk = Desk(place, 30)
+        worker, before = desk.worker(), pieces()
+        worker.run_once()
+        assert pieces() == before
+        run_until_idle(worker)
+        merged = pieces()
+        assert merged < 4 < before
+        for number in range(4):
+            place.say("c", f"Late {number}: {LONG}")
+        run_until_idle(worker)
+        # Not behind every message, but once in a while.
+        assert pieces() == merged + 4
+        place.clock.go_on(minutes=2)
+        place.say("c", f"Last of all: {LONG}")
+        run_until_idle(worker)
+        assert pieces() < merged + 4
+
     def test_going_back_half_way_embeds_nothing_twice(self, place: RecordedHome) -> None:
         desk = Desk(place, 6)
         run_until_idle(desk.worker())

@@ -208,6 +208,20 @@ class TestPieces:
         assert text_problems(store) == []
         assert len(found(store, "four")) == 3
 
+    def test_pieces_are_merged_in_steps_until_few_are_left(self, store: SqliteStore) -> None:
+        """Every word of a query is looked for in each of them."""
+        talk = keep(store, talk_of("c", "one"))
+        for number in range(40):
+            apply(store, [talk.say(f"number {number} of the kettles", Role.USER)])
+        before, hits = _pieces(store), found(store, "kettles")
+        steps = 1
+        while _merged_a_little(store):
+            steps += 1
+        assert _pieces(store) < 4 < before
+        assert 1 < steps < 20
+        assert found(store, "kettles") == hits
+        assert text_problems(store) == []
+
     def test_what_is_said_last_is_indexed_without_being_read_back(
         self, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -236,6 +250,11 @@ def _pieces(store: SqliteStore) -> int:
     with store.reading() as tx:
         pieces = tx.connection.exec_driver_sql("SELECT count(DISTINCT segid) FROM entry_index_idx").scalar_one()
     return int(pieces)
+
+
+def _merged_a_little(store: SqliteStore) -> bool:
+    with store.writing() as tx:
+        return tx.text.merge(tx.connection)
 
 
 class TestUsedIndexes:

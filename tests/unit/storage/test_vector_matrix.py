@@ -164,7 +164,7 @@ def test_a_kept_index_is_found_again_by_a_store_that_is_opened_later(
     talk = Conversation(store)
     talk.embed(store, *range(COUNT))
     found = talk.nearest(store, RowScope())
-    store.nearest.save()
+    store.nearest.build_index()
     assert len(list((database.parent / "cache").glob("*.tvim"))) == 1
     with closing(SqliteStore(database, database.parent / "cache")) as later:
         assert talk.nearest(later, RowScope()) == found == talk.by_similarity(*range(COUNT))

@@ -278,9 +278,6 @@ class PgvectorIndex(NearestIndex):
         is_few = self._size(tx, space) <= min(MOST_VECTORS, EXACT_UP_TO)
         return is_few and (not limit or self._text.lists(tx.connection, scope))
 
-    def save(self) -> None:
-        """Nothing: what was derived is on the server."""
-
     def build_index(self) -> None:
         """Make the index of every space that has outgrown comparing all, where the role may."""
         with self._translated(), self._engine.connect() as plain:

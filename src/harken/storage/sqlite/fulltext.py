@@ -52,6 +52,7 @@ _SETTINGS = tuple(
     f"INSERT INTO entry_index(entry_index, rank) VALUES ('{name}', {value})"
     for name, value in (("automerge", 8), ("crisismerge", 64), ("hashsize", 8 << 20))
 )
+_CHANGES = "SELECT total_changes()"
 SCHEMA = (
     VIEW,
     f"""CREATE VIRTUAL TABLE {INDEX} USING fts5({COLUMNS},
@@ -227,6 +228,17 @@ class Fts5Index(TextIndex):
     def rebuild(self, connection: Connection) -> None:
         """Make the index anew from the rows."""
         connection.exec_driver_sql("INSERT INTO entry_index(entry_index) VALUES ('rebuild')")
+
+    def merge(self, connection: Connection) -> bool:
+        """Merge pieces of the index where four are of a size, for a hundredth of a second; whether that is not all.
+
+        Each word of a query is looked for in every piece: of the 24 that an import of 100,000 messages leaves in 8 ms,
+        of the three that are left then in 6.5.
+        """
+        before = connection.exec_driver_sql(_CHANGES).scalar_one()
+        connection.exec_driver_sql("INSERT INTO entry_index(entry_index, rank) VALUES ('merge', 32)")
+        # As SQLite has it: one more row is counted where nothing was to be merged.
+        return bool(connection.exec_driver_sql(_CHANGES).scalar_one() - before > 1)
 
     def optimize(self, connection: Connection) -> None:
         """Merge the index into one piece, which drops the words of removed entries from it."""

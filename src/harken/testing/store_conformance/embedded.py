@@ -122,7 +122,7 @@ class VectorTests:
 
     def test_a_discarded_index_is_made_again(self, store: Store) -> None:
         space, ids = _embedded(store, 5)
-        store.nearest.save()
+        store.nearest.build_index()
         store.nearest.discard()
         with store.reading() as tx:
             assert store.nearest.problems(tx.connection) == []
