@@ -13,7 +13,7 @@ from typing_extensions import TypedDict
 from harken.errors import UsageError
 from harken.model.arguments import OFFSET, Argument
 from harken.model.views import format_moment
-from harken.serve.operations.operation import AnyOperation, Caller, Effect, IdArguments, Operation
+from harken.serve.operations.operation import AnyOperation, Caller, Effect, IdArguments, NoArguments, Operation
 from harken.text.dates import parse_since
 
 if TYPE_CHECKING:
@@ -34,11 +34,6 @@ class TeamMember:
 
     team: Team
     speaker: Speaker
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WhoamiArguments:
-    """Nothing has to be named."""
 
 
 class PrincipalView(TypedDict):
@@ -334,7 +329,7 @@ OPERATIONS = (
     _of_team(
         "whoami",
         "Say who asks, by which key, what it may, and which spaces it reaches.",
-        WhoamiArguments,
+        NoArguments,
         lambda member, _wanted, _caller: member.speaker,
         "Who am I",
         WhoamiAnswer,
