@@ -5,7 +5,6 @@ Everything that is refused is refused before a page is made or a change begun.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import secrets
 import time
@@ -16,17 +15,19 @@ from typing import Any, Protocol
 from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from harken.errors import KeyRefusedError
 from harken.model.team import KeyScope, Speaker
+from harken.serve.http.bodies import BodyError, read_body
 from harken.serve.http.guard import misdirected
 
 COOKIE, CSRF_FIELD, OPENING = "harken", "csrf", "/open"
 FORM, CSRF = "harken.form", "harken.csrf"
 LINK_SECONDS, SESSION_SECONDS = 60.0, 12 * 3600.0
-_LONGEST_FORM, _FORM_SECONDS = 256 * 1024, 15.0
+_LONGEST_FORM = 256 * 1024
 HEADERS = {
     # htmx asks, and forms are sent, nowhere but here.
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -216,9 +217,7 @@ class Threshold:
             self._admit(scope.get("client"))
         form: Mapping[str, list[str]] = {}
         if scope["method"] == "POST":
-            form = parse_qs(
-                (await _body(receive)).decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=200
-            )
+            form = await _form(scope, receive)
             shown = form.get(CSRF_FIELD, [""])[0]
             # At a door nobody has one yet: that the form is ours was told by the browser.
             if not is_door and (csrf is None or not secrets.compare_digest(shown.encode(), csrf.encode())):
@@ -271,20 +270,13 @@ def cookie_header(cookie: str, prefix: str, is_secure: bool = False) -> str:
     return f"{COOKIE}={cookie}; Path={prefix}/; HttpOnly; SameSite=Strict{'; Secure' if is_secure else ''}"
 
 
-async def _body(receive: Receive) -> bytes:
-    """The body of a form; what is too long or too late is no form, and lacks its token."""
-    parts: list[bytes] = []
+async def _form(scope: Scope, receive: Receive) -> Mapping[str, list[str]]:
+    """The fields that a form sends; what is too long, too late or cut off is no form, and lacks its token."""
     try:
-        async with asyncio.timeout(_FORM_SECONDS):
-            while True:
-                message = await receive()
-                parts.append(message.get("body", b""))
-                if message["type"] != "http.request" or sum(map(len, parts)) > _LONGEST_FORM:
-                    return b""
-                if not message.get("more_body", False):
-                    return b"".join(parts)
-    except TimeoutError:
-        return b""
+        content = await read_body(Request(scope, receive), _LONGEST_FORM)
+    except BodyError:
+        return {}
+    return parse_qs(content.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=200)
 
 
 def _refusal(status: int, reason: str) -> HTMLResponse:
