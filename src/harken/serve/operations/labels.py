@@ -12,7 +12,7 @@ from typing_extensions import TypedDict
 
 from harken.errors import NotFoundError, UsageError
 from harken.model.arguments import MAX_TAGS, OFFSET, Argument, Spelling
-from harken.model.views import DigestTopicView, LabelView, TopicView, format_moment
+from harken.model.views import DigestTopicView, LabelView, TopicView
 from harken.serve.operations.operation import (
     HIDDEN,
     WORD,
@@ -25,6 +25,7 @@ from harken.serve.operations.operation import (
     changing,
     id_meant,
     number_listed,
+    view_of,
 )
 from harken.text.dates import parse_since
 from harken.text.shown import counted, one_line, short_key
@@ -175,25 +176,7 @@ def _markdown(found: Sequence[DigestTopic]) -> str:
 
 
 def _digest_answer(found: Sequence[DigestTopic]) -> DigestAnswer:
-    topics = [
-        DigestTopicView(
-            id=each.topic.uid,
-            name=each.topic.name,
-            words=list(each.topic.words),
-            conversations=[
-                {
-                    "conversation_id": line.conversation_uid,
-                    "at": format_moment(line.at),
-                    "title": line.title,
-                    "decided": line.decided,
-                    "open": line.open,
-                }
-                for line in each.lines
-            ],
-        )
-        for each in found
-    ]
-    return DigestAnswer(topics=topics, markdown=_markdown(found))
+    return DigestAnswer(topics=view_of(found), markdown=_markdown(found))
 
 
 def _clusters(words: str, name: str) -> Operation[TopicsArguments, ShownTopics]:

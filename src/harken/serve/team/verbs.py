@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typing_extensions import TypedDict
 
-from harken.errors import UsageError
 from harken.model.arguments import OFFSET, Argument
-from harken.model.views import format_moment
+from harken.model.views import format_moment, view_of
 from harken.serve.operations.operation import AnyOperation, Caller, Effect, IdArguments, NoArguments, Operation
 from harken.text.dates import parse_since
 
@@ -300,27 +299,12 @@ def _revoke(member: TeamMember, wanted: RevokeArguments, _caller: Caller) -> Don
 
 
 def _audit(member: TeamMember, wanted: AuditArguments, _caller: Caller) -> AuditAnswer:
-    try:
-        since = parse_since(wanted.since, datetime.now(UTC)) if wanted.since else None
-    except OverflowError as error:
-        raise UsageError("since: no day of the calendar.") from error
+    since = parse_since(wanted.since, datetime.now(UTC)) if wanted.since else None
     found = member.team.requests.audited(
         member.speaker, wanted.principal, wanted.verb, since, wanted.limit + 1, wanted.offset
     )
     more = wanted.offset + wanted.limit if len(found) > wanted.limit else None
-    lines = [
-        AuditView(
-            at=format_moment(each.at),
-            principal=each.principal,
-            key=each.key,
-            space=each.space,
-            verb=each.verb,
-            via=each.via,
-            status=each.status,
-            ids=list(each.ids),
-        )
-        for each in found[: wanted.limit]
-    ]
+    lines = [view_of(AuditView, each, at=format_moment(each.at)) for each in found[: wanted.limit]]
     return AuditAnswer(audit=lines, next_offset=more)
 
 
