@@ -5,7 +5,6 @@ Everything that is refused is refused before a page is made or a change begun.
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -23,6 +22,7 @@ from harken.errors import KeyRefusedError
 from harken.model.team import KeyScope, Speaker
 from harken.serve.http.bodies import BodyError, read_body
 from harken.serve.http.guard import misdirected
+from harken.text.characters import sha256_of
 
 COOKIE, CSRF_FIELD, OPENING = "harken", "csrf", "/open"
 FORM, CSRF = "harken.form", "harken.csrf"
@@ -59,26 +59,26 @@ class Browsers:
         now = self.clock()
         self._links = {key: until for key, until in self._links.items() if until > now}
         key = secrets.token_urlsafe(32)
-        self._links[_hash(key)] = now + LINK_SECONDS
+        self._links[sha256_of(key)] = now + LINK_SECONDS
         return key
 
     def admit(self, key: str) -> str | None:
         """Return a browser's cookie for a link's key, which is worthless from now on; None where it already was."""
-        until = self._links.pop(_hash(key), 0.0)
+        until = self._links.pop(sha256_of(key), 0.0)
         if until <= self.clock():
             return None
-        self._came.add(_hash(key))
+        self._came.add(sha256_of(key))
         cookie = secrets.token_urlsafe(32)
-        self._csrf[_hash(cookie)] = secrets.token_urlsafe(32)
+        self._csrf[sha256_of(cookie)] = secrets.token_urlsafe(32)
         return cookie
 
     def has_come(self, key: str) -> bool:
         """Whether a browser has come by the link of this key."""
-        return _hash(key) in self._came
+        return sha256_of(key) in self._came
 
     def csrf(self, cookie: str | None) -> str | None:
         """The token that a browser's forms carry; None where no browser has this cookie."""
-        return self._csrf.get(_hash(cookie)) if cookie else None
+        return self._csrf.get(sha256_of(cookie)) if cookie else None
 
 
 @dataclass(slots=True)
@@ -111,12 +111,12 @@ class Sessions:
         now = self.clock()
         self._open = {key: each for key, each in self._open.items() if now - each.used_at < SESSION_SECONDS}
         cookie = secrets.token_urlsafe(32)
-        self._open[_hash(cookie)] = _SignedIn(find, secrets.token_urlsafe(32), now)
+        self._open[sha256_of(cookie)] = _SignedIn(find, secrets.token_urlsafe(32), now)
         return cookie
 
     def csrf(self, cookie: str | None) -> str | None:
         """The token that a browser's forms carry; None where none has this cookie, or has not used it for long."""
-        found = self._open.get(_hash(cookie)) if cookie else None
+        found = self._open.get(sha256_of(cookie)) if cookie else None
         if found is None or self.clock() - found.used_at >= SESSION_SECONDS:
             return None
         found.used_at = self.clock()
@@ -128,7 +128,7 @@ class Sessions:
         Raises:
             KeyRefusedError: nobody any more.
         """
-        found = self._open.get(_hash(cookie))
+        found = self._open.get(sha256_of(cookie))
         if found is None:
             raise KeyRefusedError
         try:
@@ -139,7 +139,7 @@ class Sessions:
 
     def end(self, cookie: str) -> None:
         """Sign a browser out."""
-        self._open.pop(_hash(cookie), None)
+        self._open.pop(sha256_of(cookie), None)
 
 
 class Admitted(Protocol):
@@ -148,10 +148,6 @@ class Admitted(Protocol):
     def csrf(self, cookie: str | None) -> str | None:
         """The token that a browser's forms carry; None where it was not let in."""
         ...
-
-
-def _hash(key: str) -> str:
-    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 class Threshold:
