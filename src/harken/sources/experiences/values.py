@@ -14,6 +14,7 @@ import numpy as np
 
 from harken.errors import NotFoundError, UsageError
 from harken.jobs.spaces import OpenSpace
+from harken.model.arguments import check_limit
 from harken.model.experience_texts import in_a_sentence
 from harken.model.experiences import (
     AXES,
@@ -129,8 +130,7 @@ class Values:
             UsageError: the limit is not possible.
             NotFoundError: there is no such cluster.
         """
-        if limit < 1:
-            raise UsageError(f"limit must be at least 1, not {limit}.")
+        check_limit(limit)
         with self.store.reading() as tx:
             one = _cluster(tx, cluster_id)
             known = find_kept(tx, EXPERIENCE, [uid for uid, _ in one.members[:limit]])
@@ -221,8 +221,7 @@ class Values:
         """
         if axis is not None:
             check_one_of("axis", axis, AXES)
-        if limit < 1:
-            raise UsageError(f"limit must be at least 1, not {limit}.")
+        check_limit(limit)
         with self.store.reading() as tx:
             found = [read_value(kept) for kept in each_kept(tx, VALUE)]
         return [one for one in reversed(found) if axis in (None, one.axis)][:limit]

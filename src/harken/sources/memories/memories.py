@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from harken.errors import StoreReadOnlyError, UsageError
-from harken.model.arguments import CATEGORIES, MAX_CONTENT_CHARS, MAX_TAGS
+from harken.model.arguments import CATEGORIES, MAX_CONTENT_CHARS, MAX_TAGS, check_limit
 from harken.model.conversations import Hit, ProjectIdentity, SearchScope, Trust
 from harken.model.lookups import SearchResult
 from harken.record.labels import checked_tags
@@ -167,7 +167,7 @@ class Memories:
             UsageError: a limit is passed.
             NotFoundError: there is no such project.
         """
-        _check_limit(limit, _MOST_LISTED)
+        check_limit(limit, _MOST_LISTED)
         wanted = set(checked_tags(tags))
         with self.store.reading() as tx:
             project_id = None if project is None else project_row(tx, project)
@@ -208,7 +208,7 @@ class Memories:
             UsageError: the limit is not from 1 to 100, or another argument is not possible.
             NotFoundError: there is no such project.
         """
-        _check_limit(limit, _MOST_FOUND)
+        check_limit(limit, _MOST_FOUND)
         least = checked_importance(min_importance)
         facets = [f"tag:{tag}" for tag in checked_tags(tags)]
         if category is not None:
@@ -400,8 +400,3 @@ def _with_superseded(tx: Transaction, uids: Sequence[str]) -> list[str]:
 def _joined(*words: Sequence[str]) -> tuple[str, ...]:
     """All of them in their order, each once."""
     return tuple(dict.fromkeys(word for some in words for word in some))
-
-
-def _check_limit(limit: int, most: int) -> None:
-    if not 1 <= limit <= most:
-        raise UsageError(f"limit must be from 1 to {most}, not {limit}.")
