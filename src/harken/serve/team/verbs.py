@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typing_extensions import TypedDict
 
 from harken.model.arguments import OFFSET, Argument
+from harken.model.team import Access, KeyScope, PrincipalKind
 from harken.model.views import format_moment, view_of
 from harken.serve.operations.operation import AnyOperation, Caller, Effect, IdArguments, NoArguments, Operation
 from harken.text.dates import parse_since
@@ -19,8 +20,7 @@ if TYPE_CHECKING:
     from harken.engine.team import Team
     from harken.model.team import Speaker
 
-_SCOPES = ("read", "record", "remember", "forget", "index", "admin", "keys")
-_ACCESSES, _KINDS = ("read", "write", "admin"), ("user", "agent", "service")
+_SCOPES, _ACCESSES, _KINDS = (tuple(map(str, words)) for words in (KeyScope, Access, PrincipalKind))
 _Name = Annotated[str, Argument("Its name.", 1, 100)]
 _SpaceName = Annotated[str, Argument("The space: its name or id.", 1, 100)]
 _Limit = Annotated[int, Argument("How many at most.", 1, 200)]
@@ -272,8 +272,6 @@ def _page(name: str, found: Sequence[Mapping[str, Any]], wanted: Any) -> dict[st
 
 
 def _create_key(member: TeamMember, wanted: NewKeyArguments, _caller: Caller) -> dict[str, Any]:
-    from harken.model.team import KeyScope
-
     expires = datetime.now(UTC) + timedelta(days=wanted.days) if wanted.days else None
     scopes = [KeyScope.of(scope) for scope in wanted.scopes] or None
     spaces = list(wanted.spaces) or None
@@ -281,15 +279,11 @@ def _create_key(member: TeamMember, wanted: NewKeyArguments, _caller: Caller) ->
 
 
 def _create_principal(member: TeamMember, wanted: NewPrincipalArguments, caller: Caller) -> dict[str, Any]:
-    from harken.model.team import PrincipalKind
-
     kind = PrincipalKind.of(wanted.kind)
     return member.team.create_principal(member.speaker, wanted.name, kind, wanted.email, once=caller.once).view()
 
 
 def _grant(member: TeamMember, wanted: GrantArguments, _caller: Caller) -> dict[str, Any]:
-    from harken.model.team import Access
-
     return member.team.grant(member.speaker, wanted.space, wanted.to, Access.of(wanted.access)).view()
 
 
