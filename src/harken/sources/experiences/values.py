@@ -29,7 +29,7 @@ from harken.model.experiences import (
     read_experience,
     read_value,
 )
-from harken.providers.clusters import density_clusters, distances, follow, unit, weighted_centroid
+from harken.providers.clusters import density_clusters, distances, follow, weighted_centroid
 from harken.record.recorder import Recorder
 from harken.sources.experiences.experiences import TIER_WEIGHTS
 from harken.storage.ports import Store, StoredSpace, Transaction
@@ -158,7 +158,7 @@ class Values:
                 f"{cluster_id} was found with another embedding model. Find it anew: harken values clusters"
             )
         sentences = [in_a_sentence(read_experience(kept), one.axis) for kept in known.values()]
-        vectors = np.stack([unit(each) for each in reader.embedder.embed_passages([text.strip(), *sentences])])
+        vectors = reader.embedder.embed_passages([text.strip(), *sentences])
         away = distances(vectors, one.centroid)
         of_members = away[1:] if sentences else np.asarray([one.mean_distance])
         nearest = min([one, *others], key=lambda each: float(distances(vectors[:1], each.centroid)[0]))
