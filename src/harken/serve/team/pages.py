@@ -19,7 +19,7 @@ from harken.errors import AccessError, KeyRefusedError, sentence_of
 from harken.model.team import KeyScope, Speaker
 from harken.serve.operations.operation import AnyOperation
 from harken.serve.team.calls import TeamCalls, VerbCall
-from harken.serve.viewer import conversations, learned, recalls, saved, searching, topics
+from harken.serve.viewer import conversations, recalls, saved, searching, topics
 from harken.serve.viewer.access import FORM, Sessions, Threshold, cookie_header, cookie_of
 from harken.serve.viewer.app import application, request_of
 from harken.serve.viewer.pages import PageJobs, PageMaker, PageRequest
@@ -27,7 +27,7 @@ from harken.serve.viewer.rendering import make_environment
 
 PREFIX, SIGN_IN, SIGN_OUT = "/view", "/signin", "/do/signout"
 # What is of the machine, and not of anybody's memory, is left out.
-_ROOMS = (conversations, searching, topics, recalls, saved, learned)
+_ROOMS = (conversations, searching, topics, recalls, saved)
 PAGES: dict[str, PageMaker] = {path: make for room in _ROOMS for path, make in room.PAGES.items()}
 MENU = tuple(entry for room in _ROOMS for entry in room.MENU)
 _FIRST = "/conversations"

@@ -21,7 +21,7 @@ from harken.engine import Harken
 from harken.errors import HarkenError, NotFoundError, sentence_of
 from harken.log import Log
 from harken.serve.http.guard import status_of
-from harken.serve.viewer import conversations, home, learned, recalls, saved, searching, topics, upkeep
+from harken.serve.viewer import conversations, home, recalls, saved, searching, topics, upkeep
 from harken.serve.viewer.access import CSRF, FORM, OPENING, Browsers, cookie_header
 from harken.serve.viewer.pages import Drawn, Gone, PageJobs, PageMaker, PageMember, PageRequest, Rendered
 from harken.serve.viewer.rendering import make_environment
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _log = Log(__name__)
 
 # In the order of the menu: a room of the pages is a module with its addresses, and its names in the menu.
-_ROOMS = (home, conversations, searching, topics, recalls, saved, learned, upkeep)
+_ROOMS = (home, conversations, searching, topics, recalls, saved, upkeep)
 PAGES: dict[str, PageMaker] = {path: make for room in _ROOMS for path, make in room.PAGES.items()}
 MENU = tuple(entry for room in _ROOMS for entry in room.MENU)
 _TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
