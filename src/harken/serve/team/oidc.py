@@ -23,8 +23,10 @@ from harken.config.sections import OidcConfig
 from harken.engine.team import Team
 from harken.errors import AccessError, ConfigError, KeyRefusedError, MissingExtraError, UsageError, sentence_of
 from harken.log import Log
-from harken.serve.team.pages import PREFIX, SIGN_IN, Login, signed_in
+from harken.serve.team.pages import MENU, PREFIX, SIGN_IN, Login
 from harken.serve.viewer.access import Sessions
+from harken.serve.viewer.app import let_in
+from harken.serve.viewer.rendering import make_environment
 from harken.text.characters import sha256_of
 
 if TYPE_CHECKING:
@@ -220,7 +222,7 @@ class OidcLogin:
         except AccessError as error:
             _log.info("login_refused", error_class=type(error).__name__)
             return self._refused(error)
-        answer = signed_in(None, cookie, request)
+        answer = let_in(make_environment(PREFIX, MENU), PREFIX, cookie, request)
         answer.delete_cookie(_COOKIE, path=PREFIX + BEGIN)
         return answer
 

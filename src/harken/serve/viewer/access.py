@@ -258,14 +258,6 @@ def cookie_of(headers: Headers) -> str | None:
     return found.value if found else None
 
 
-def cookie_header(cookie: str, prefix: str, is_secure: bool = False) -> str:
-    """The header that gives a browser its cookie: for these pages alone, never shown to scripts, until it is closed.
-
-    Where the pages came over TLS (`is_secure`), it is sent over TLS alone.
-    """
-    return f"{COOKIE}={cookie}; Path={prefix}/; HttpOnly; SameSite=Strict{'; Secure' if is_secure else ''}"
-
-
 async def _form(scope: Scope, receive: Receive) -> Mapping[str, list[str]]:
     """The fields that a form sends; what is too long, too late or cut off is no form, and lacks its token."""
     try:
