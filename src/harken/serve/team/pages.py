@@ -78,7 +78,7 @@ def make_team_pages(
     environment.globals["sign_out"] = SIGN_OUT
 
     def asked(request: Request) -> PageRequest:
-        speaker = sessions.speaker(cookie_of(request.headers) or "")
+        speaker = sessions.speaker(cookie_of(request.headers))
         member = _SignedInMember(calls, speaker)
         return request_of(calls.team.memory(speaker), request, jobs[speaker.principal.id], member)
 
@@ -100,7 +100,7 @@ def make_team_pages(
         return let_in(environment, PREFIX, cookie, request)
 
     async def sign_out(request: Request) -> Response:
-        sessions.end(cookie_of(request.headers) or "")
+        sessions.end(cookie_of(request.headers))
         return RedirectResponse(PREFIX + SIGN_IN, 303)
 
     async def first(_request: Request) -> Response:

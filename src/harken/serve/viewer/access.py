@@ -28,6 +28,7 @@ COOKIE, CSRF_FIELD, OPENING = "harken", "csrf", "/open"
 FORM, CSRF = "harken.form", "harken.csrf"
 LINK_SECONDS, SESSION_SECONDS = 60.0, 12 * 3600.0
 _LONGEST_FORM = 256 * 1024
+_CLOSED = "These pages are closed here. Open them anew with: harken view"
 HEADERS = {
     # htmx asks, and forms are sent, nowhere but here.
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -76,9 +77,9 @@ class Browsers:
         """Whether a browser has come by the link of this key."""
         return sha256_of(key) in self._came
 
-    def csrf(self, cookie: str | None) -> str | None:
+    def csrf(self, cookie: str) -> str | None:
         """The token that a browser's forms carry; None where no browser has this cookie."""
-        return self._csrf.get(sha256_of(cookie)) if cookie else None
+        return self._csrf.get(sha256_of(cookie))
 
 
 @dataclass(slots=True)
@@ -114,9 +115,9 @@ class Sessions:
         self._open[sha256_of(cookie)] = _SignedIn(find, secrets.token_urlsafe(32), now)
         return cookie
 
-    def csrf(self, cookie: str | None) -> str | None:
+    def csrf(self, cookie: str) -> str | None:
         """The token that a browser's forms carry; None where none has this cookie, or has not used it for long."""
-        found = self._open.get(sha256_of(cookie)) if cookie else None
+        found = self._open.get(sha256_of(cookie))
         if found is None or self.clock() - found.used_at >= SESSION_SECONDS:
             return None
         found.used_at = self.clock()
@@ -145,7 +146,7 @@ class Sessions:
 class Admitted(Protocol):
     """Knows the browsers that were let in."""
 
-    def csrf(self, cookie: str | None) -> str | None:
+    def csrf(self, cookie: str) -> str | None:
         """The token that a browser's forms carry; None where it was not let in."""
         ...
 
@@ -171,7 +172,7 @@ class Threshold:
         host: str | None,
         admit: Callable[[Any], None] = lambda _c: None,
         doors: Collection[str] = (OPENING,),
-        closed: Callable[[], Response] | None = None,
+        closed: Callable[[], Response] = lambda: _refusal(403, _CLOSED),
     ) -> None:
         self._app = app
         self._browsers = browsers
@@ -202,10 +203,9 @@ class Threshold:
         csrf, is_door = None, path in self._doors
         if refused is None and not is_door:
             csrf = self._browsers.csrf(cookie_of(headers))
-            if csrf is None and self._closed is not None:
+            if csrf is None:
                 await self._closed()(scope, receive, send)
                 return
-            refused = (403, "These pages are closed here. Open them anew with: harken view") if csrf is None else None
         if refused is not None:
             await _refusal(*refused)(scope, receive, send)
             return
@@ -249,13 +249,13 @@ def _told(headers: Headers) -> Headers:
     return Headers(raw=[each for each in headers.raw if each[0] != b"origin"]) if is_own else headers
 
 
-def cookie_of(headers: Headers) -> str | None:
-    """The cookie that a browser shows; None where it shows none of ours."""
+def cookie_of(headers: Headers) -> str:
+    """The cookie that a browser shows; empty where it shows none of ours."""
     try:
         found = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
     except CookieError:
-        return None
-    return found.value if found else None
+        return ""
+    return found.value if found else ""
 
 
 async def _form(scope: Scope, receive: Receive) -> Mapping[str, list[str]]:
