@@ -43,7 +43,7 @@ class Viewer:
 
     app: ASGIApp
     browsers: Browsers
-    cookie: str | None = None
+    cookie: str = ""
     asked: list[str] = field(default_factory=list)
 
     @classmethod

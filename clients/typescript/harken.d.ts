@@ -342,8 +342,6 @@ export interface IdArguments {
 export interface IndexedAnswer {
   indexed: Array<IndexedView>;
 }
-export interface IndexedArguments {
-}
 export interface IndexedView {
   project: string;
   source: string;
@@ -550,8 +548,6 @@ export interface NewSpaceArguments {
   retention_days?: number | null;
 }
 export interface NoArguments {
-}
-export interface NothingNamed {
 }
 export interface PageArguments {
   /** How many at most. */
@@ -1061,8 +1057,6 @@ export interface WhoamiAnswer {
   scopes: Array<string>;
   spaces: Array<ReachedView>;
 }
-export interface WhoamiArguments {
-}
 export interface WorkerView {
   name: string;
   enabled: boolean;
@@ -1184,7 +1178,7 @@ export class HarkenClient {
   /** Tell what was decided in topics of three conversations or more, and what is still open. */
   digest(given?: DigestArguments): Promise<DigestAnswer>;
   /** List all tags of conversations and memories, the most used first. */
-  tags(given?: NothingNamed): Promise<TagsAnswer>;
+  tags(given?: NoArguments): Promise<TagsAnswer>;
   /** Change the tags of a conversation or a memory: only as the user asked. Searches can be limited by them. */
   tag(given: RetagArguments): Promise<TaggedAnswer>;
   /** Correct a conversation's title; no import changes it any more. Empty takes the correction back. */
@@ -1218,9 +1212,9 @@ export class HarkenClient {
   /** Make Markdown, text and PDF files of a folder searchable (search with sources=['document']). */
   index_documents(given?: FilesArguments): Promise<FilesView>;
   /** Say of which projects code, documents and commits were indexed, and how many parts. */
-  indexed(given?: IndexedArguments): Promise<IndexedAnswer>;
+  indexed(given?: NoArguments): Promise<IndexedAnswer>;
   /** Say who asks, by which key, what it may, and which spaces it reaches. */
-  whoami(given?: WhoamiArguments): Promise<WhoamiAnswer>;
+  whoami(given?: NoArguments): Promise<WhoamiAnswer>;
   /** List the spaces that may be read, one's own first. */
   spaces(given?: PageArguments): Promise<SpacesAnswer>;
   /** Make a space to share things in. */

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from copy import copy
 from dataclasses import MISSING
 from typing import Any, Self
@@ -26,7 +26,8 @@ from harken.serve.operations.registry import TEAM_OPERATIONS
 # Too often, the same is being answered, the store or the server is away: come back.
 _AGAIN = (409, 429, 502, 503, 504)
 _LEAST_WAIT, _MOST_WAIT = 0.2, 30.0
-_Steps = Generator[httpx.Request | float, httpx.Response | None, dict[str, Any]]
+_Got = httpx.Response | httpx.TransportError | None
+_Steps = Generator[httpx.Request | float, _Got, dict[str, Any]]
 
 
 class ApiError(EndpointError):
@@ -61,7 +62,7 @@ class _Client:
         return other
 
     def _steps(self, operation: AnyOperation, given: dict[str, Any]) -> _Steps:
-        """Yield requests to send and seconds to wait; what the transport raises is thrown in.
+        """Yield requests to send, each answered with its response or what the transport raised, and seconds to wait.
 
         Raises:
             ApiError: the server refuses.
@@ -77,14 +78,13 @@ class _Client:
         request = self._http.build_request("POST", f"/v1/{operation.name}", json=named, headers=headers)
         for attempt in range(1, self._attempts + 1):
             wait = min(_MOST_WAIT, _LEAST_WAIT * 2 ** (attempt - 1)) * random.uniform(0.5, 1.0)  # noqa: S311
-            try:
-                response = yield request
-            except httpx.TransportError as error:
+            response = yield request
+            assert response is not None  # noqa: S101 - a request was yielded
+            if isinstance(response, httpx.TransportError):
                 if attempt == self._attempts:
-                    raise EndpointError(f"{request.url} cannot be reached: {type(error).__name__}.") from error
+                    raise EndpointError(f"{request.url} cannot be reached: {type(response).__name__}.") from response
                 yield wait
                 continue
-            assert response is not None  # noqa: S101 - a request was yielded
             if response.status_code == httpx.codes.OK:
                 answer: dict[str, Any] = response.json()
                 return answer
@@ -122,25 +122,19 @@ class HarkenClient(_Client):
     def call(self, verb: str, **given: Any) -> dict[str, Any]:
         """The answer of a verb by its name."""
         steps = self._steps(TEAM_OPERATIONS[verb], given)
-        try:
-            step = next(steps)
-            while True:
-                try:
-                    got = self._taken(step)
-                except httpx.TransportError as error:
-                    step = steps.throw(error)
+        got: _Got = None
+        while True:
+            try:
+                step = steps.send(got)
+            except StopIteration as done:
+                return dict(done.value)
+            try:
+                if isinstance(step, httpx.Request):
+                    got = self._http.send(step)
                 else:
-                    step = steps.send(got)
-        except StopIteration as done:
-            answer: dict[str, Any] = done.value
-            return answer
-
-    def _taken(self, step: httpx.Request | float) -> httpx.Response | None:
-        if isinstance(step, httpx.Request):
-            response: httpx.Response = self._http.send(step)
-            return response
-        time.sleep(step)
-        return None
+                    time.sleep(step)
+            except httpx.TransportError as error:
+                got = error
 
     def pages(self, verb: str, **given: Any) -> Iterator[dict[str, Any]]:
         """The answers of a verb that lists, page by page."""
@@ -181,19 +175,19 @@ class AsyncHarkenClient(_Client):
     async def call(self, verb: str, **given: Any) -> dict[str, Any]:
         """The answer of a verb by its name."""
         steps = self._steps(TEAM_OPERATIONS[verb], given)
-        try:
-            step = next(steps)
-            while True:
-                try:
-                    waiting: Awaitable[Any] = asyncio.sleep(step) if isinstance(step, float) else self._http.send(step)
-                    got = await waiting
-                except httpx.TransportError as error:
-                    step = steps.throw(error)
+        got: _Got = None
+        while True:
+            try:
+                step = steps.send(got)
+            except StopIteration as done:
+                return dict(done.value)
+            try:
+                if isinstance(step, httpx.Request):
+                    got = await self._http.send(step)
                 else:
-                    step = steps.send(got)
-        except StopIteration as done:
-            answer: dict[str, Any] = done.value
-            return answer
+                    await asyncio.sleep(step)
+            except httpx.TransportError as error:
+                got = error
 
     async def pages(self, verb: str, **given: Any) -> AsyncIterator[dict[str, Any]]:
         """The answers of a verb that lists, page by page."""

@@ -96,9 +96,9 @@ def environment() -> Mapping[str, str]:
     return os.environ
 
 
-def team_key(env: Mapping[str, str] | None = None) -> str | None:
+def team_key() -> str | None:
     """Return the key by which a team's server knows who asks, `HARKEN_KEY`; None without one."""
-    return (environment() if env is None else env).get(_KEY) or None
+    return environment().get(_KEY) or None
 
 
 def default_home(env: Mapping[str, str]) -> Path:

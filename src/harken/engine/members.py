@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -28,6 +27,7 @@ from harken.storage.team import keys as key_rows
 from harken.storage.team import people
 from harken.storage.team import spaces as space_rows
 from harken.storage.team.people import EVERYONE
+from harken.text.characters import sha256_of
 
 if TYPE_CHECKING:
     from harken.storage.team.control import ControlTables
@@ -35,11 +35,6 @@ if TYPE_CHECKING:
 
 _KEY, _SECRET_BYTES, _SHOWN_CHARS, _ID_BYTES = "hk_", 32, 8, 8
 _MOST_NAME = 100
-
-
-def hash_of(secret: str) -> str:
-    """What is kept of a key, and what it is found by: SHA-256 of as much chance as that has needs no salt."""
-    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def is_team_admin(speaker: Speaker) -> bool:
@@ -92,7 +87,7 @@ class Members:
             UsageError: the name or the address is somebody's already, or is none.
             ScopeError: who asks does not manage the team.
         """
-        self._need_admin(by)
+        require_team_admin(by)
         team, now = by.principal.team, self._now()
         address = email.strip().lower() if email else None
         one = Principal(_new_id(once), team, PrincipalKind.of(kind), checked_name(name), now, address)
@@ -162,7 +157,7 @@ class Members:
             raise UsageError("Whose key? Name a principal: harken key create --for NAME")
         if name is None or name in (by.principal.id, by.principal.name):
             return by.principal
-        self._need_admin(by)
+        require_team_admin(by)
         whose = people.find_principal(tx, name)
         # Whoever manages a team could read what is private to a person by a key of theirs.
         if whose.kind is PrincipalKind.USER and not by.is_operator and key_rows.list_keys(tx, [whose.id]):
@@ -182,7 +177,7 @@ class Members:
         if principal is None and not by.is_operator:
             return [by.principal.id]
         if principal not in (by.principal.id, by.principal.name):
-            self._need_admin(by)
+            require_team_admin(by)
         return None if principal in (None, "*") else [people.find_principal(tx, str(principal)).id]
 
     def revoke_key(self, by: Speaker, key: str) -> ApiKey:
@@ -299,7 +294,7 @@ class Members:
             NotFoundError: there is nobody of that name.
             UsageError: a principal has the group's name, or it is `everyone`.
         """
-        self._need_admin(by)
+        require_team_admin(by)
         with self._control.writing(by.principal.team) as tx:
             group = people.find_group(tx, name)
             if group == EVERYONE:
@@ -320,9 +315,6 @@ class Members:
             known = people.list_groups(tx)
         return {name: sorted(names[one] for one in members.get(group, ())) for group, name in sorted(known.items())}
 
-    def _need_admin(self, by: Speaker) -> None:
-        require_team_admin(by)
-
 
 def _made(
     tx: TeamTransaction,
@@ -335,7 +327,8 @@ def _made(
     secret = _KEY + secrets.token_hex(_SECRET_BYTES)
     prefix = secret[: len(_KEY) + _SHOWN_CHARS]
     key = ApiKey(_new_id(), prefix, principal, scopes, spaces, now, expires)
-    key_rows.add_key(tx, key, hash_of(secret))
+    # A secret of so much chance needs no salt.
+    key_rows.add_key(tx, key, sha256_of(secret))
     return NewKey(key, secret)
 
 
@@ -362,7 +355,7 @@ def _need_all_of(by: Speaker, scopes: Collection[KeyScope], spaces: frozenset[st
 
 
 def _new_id(once: str = "") -> str:
-    return hash_of(once)[: 2 * _ID_BYTES] if once else secrets.token_hex(_ID_BYTES)
+    return sha256_of(once)[: 2 * _ID_BYTES] if once else secrets.token_hex(_ID_BYTES)
 
 
 def checked_name(name: str) -> str:

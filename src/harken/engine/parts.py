@@ -417,10 +417,9 @@ class Parts:
         if self._beside is not None:
             return self._beside._open_reranker()
         if self._reranker is None:
-            from harken.providers.options import RerankerOptions
             from harken.providers.registry import open_reranker
 
-            self._reranker = open_reranker(RerankerOptions(self.home, threads=self.settings.embedding.threads))
+            self._reranker = open_reranker(self.home, self.settings.embedding.threads)
         return self._reranker
 
     def _follow_settings(self, loaded: LoadedSettings) -> None:

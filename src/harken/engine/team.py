@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 from harken.config.settings import environment, load_settings
 from harken.engine.engine import Harken
 from harken.engine.erasing import Erased, Erasing, ExportedPerson
-from harken.engine.members import Members, hash_of
+from harken.engine.members import Members, require_team_admin
 from harken.engine.requests import Requests
 from harken.engine.sharing import Sharing
 from harken.engine.team_lookups import Reach
@@ -35,6 +35,7 @@ from harken.storage.team.keys import USED_EVERY, note_used
 from harken.storage.team.origins import NamedOrigin, drop_origins, origins_of
 from harken.storage.team.spaces import drop_space, list_spaces, readable_spaces
 from harken.storage.vectors import answering_space
+from harken.text.characters import sha256_of
 
 if TYPE_CHECKING:
     from harken.providers.embedder import Embedder
@@ -126,7 +127,7 @@ class Team(Members):
             KeyRefusedError: it is unknown, has expired, or was revoked.
         """
         now = self._now()
-        with self._control.of_key(hash_of(token)) as found:
+        with self._control.of_key(sha256_of(token)) as found:
             if found is None or found[1].revoked or (found[1].expires and found[1].expires <= now):
                 raise KeyRefusedError
             tx, key = found
@@ -245,7 +246,7 @@ class Team(Members):
         """The principal of a name or id, if it is who asks, or they manage the team."""
         if name in (by.principal.id, by.principal.name) and not by.is_operator:
             return by.principal
-        self._need_admin(by)
+        require_team_admin(by)
         with self._control.reading(by.principal.team) as tx:
             return people.find_principal(tx, name)
 

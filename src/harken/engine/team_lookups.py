@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from harken.context.rules import Rules
@@ -261,12 +261,10 @@ class TeamArchive(Archive):
 class TeamMaintenance(Maintenance):
     """Lists of all spaces that may be read; everything else is of the space at hand."""
 
-    reach: Reach | None = None
+    reach: Reach = field(kw_only=True)
 
     def conversations(self, wanted: ConversationFilter) -> tuple[list[ListedConversation], int]:
         """See `Maintenance.conversations`."""
-        if self.reach is None:
-            return Maintenance.conversations(self, wanted)
         whole = replace(wanted, limit=wanted.limit + wanted.offset, offset=0)
         answers = self.reach.every(
             lambda: Maintenance.conversations(self, whole), lambda there: there.maintenance.conversations(whole)
@@ -284,8 +282,6 @@ class TeamMaintenance(Maintenance):
     def plan_forget(self, **named: Any) -> ForgetPlan:
         """See `Maintenance.plan_forget`; the copies that were shared are named with it."""
         plan = Maintenance.plan_forget(self, **named)
-        if self.reach is None:
-            return plan
         uids = [grave.uid for grave in plan.tombstones]
         with self.store.reading() as tx:
             self.recorder().changing(tx, plan.tombstones)
@@ -298,7 +294,7 @@ class TeamMaintenance(Maintenance):
     def forget(self, doomed: ForgetPlan, progress: Callable[[int, int], None] = lambda _done, _all: None) -> Forgotten:
         """See `Maintenance.forget`; the copies that the plan names go as well."""
         done = Maintenance.forget(self, doomed, progress)
-        if self.reach is not None and doomed.copies:
+        if doomed.copies:
             self.reach.forget_copies(doomed.copies)
         return done
 
@@ -306,15 +302,13 @@ class TeamMaintenance(Maintenance):
         """See `Maintenance.titles`."""
         own = Maintenance.titles(self, conversation_uids)
         left = [uid for uid in conversation_uids if uid not in own]
-        if self.reach is None or not left:
+        if not left:
             return own
         answers = self.reach.every(lambda: own, lambda there: there.maintenance.titles(left))
         return {uid: title for _, titles in answers for uid, title in titles.items()}
 
     def projects(self) -> list[tuple[str, str, int]]:
         """See `Maintenance.projects`."""
-        if self.reach is None:
-            return Maintenance.projects(self)
         answers = self.reach.every(lambda: Maintenance.projects(self), lambda there: there.maintenance.projects())
         counts: dict[tuple[str, str], int] = {}
         for _, some in answers:
@@ -324,8 +318,7 @@ class TeamMaintenance(Maintenance):
 
     def status(self) -> StoreStatus:
         """See `Maintenance.status`; what the whole server holds is not told."""
-        found = Maintenance.status(self)
-        return found if self.reach is None else replace(found, sizes={}, store="")
+        return replace(Maintenance.status(self), sizes={}, store="")
 
 
 @dataclass(frozen=True, slots=True)

@@ -282,10 +282,11 @@ class TeamMemory(Harken):
     @lazy_part
     def maintenance(self) -> Maintenance:
         """What keeps a space in order; its lists are of all spaces that may be read."""
+        from harken.engine.maintenance import Maintenance
         from harken.engine.team_lookups import TeamMaintenance
 
         ports = self.store, self._journal, lambda: self.recorder, self.spaces, self.home, self._now, self._removed
-        return TeamMaintenance(*ports, reach=self.reach)
+        return Maintenance(*ports) if self.reach is None else TeamMaintenance(*ports, reach=self.reach)
 
     def show(self, uid: str, reach: int = 5) -> Surroundings:
         """See `Harken.show`; what is not here may be in another space that may be read."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from harken.errors import StoreError, UsageError
 from harken.files import make_private
 from harken.journal.journal import DATABASE_NAME, JOURNAL_NAME
-from harken.journal.staging import remove_staged, staging
+from harken.journal.staging import new_file, remove_staged, staging
 from harken.storage.ports import Store
 
 # What was typed in chats, for the arrow keys; in no backup, and gone with whatever is forgotten.
@@ -30,30 +30,20 @@ def backup(store: Store, home: Path, target: Path, journalled: bool = True) -> i
         UsageError: the target exists.
         StoreError: the store cannot be read, or the target cannot be written.
     """
-    if target.exists():
-        raise UsageError(f"{target} exists. Name a file that does not.")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        # A killed backup leaves everything that was said, where nothing would ever forget it.
-        remove_staged(target.parent)
-        with staging(target.parent, home) as copy:
-            # Under the write lock nobody appends to the journal or forgets, so both parts are of one moment.
-            with store.writing() if journalled else nullcontext():
-                store.backup(copy / DATABASE_NAME)
-                for name in _PARTS:
-                    if (home / name).is_dir():
-                        shutil.copytree(home / name, copy / name)
-                    elif name != DATABASE_NAME and (home / name).is_file():
-                        shutil.copy2(home / name, copy / name)
-            part = copy / "backup.tar.gz"
-            with tarfile.open(part, "w:gz", compresslevel=3) as archive:
-                for name in _PARTS:
-                    if (copy / name).exists():
-                        archive.add(copy / name, arcname=name)
-            part.chmod(0o600)
-            part.replace(target)
-    except OSError as error:
-        raise StoreError(f"{target} cannot be written: {error.strerror}.") from error
+    with new_file(target, home) as part:
+        copy = part.parent
+        # Under the write lock nobody appends to the journal or forgets, so both parts are of one moment.
+        with store.writing() if journalled else nullcontext():
+            store.backup(copy / DATABASE_NAME)
+            for name in _PARTS:
+                if (home / name).is_dir():
+                    shutil.copytree(home / name, copy / name)
+                elif name != DATABASE_NAME and (home / name).is_file():
+                    shutil.copy2(home / name, copy / name)
+        with tarfile.open(part, "w:gz", compresslevel=3) as archive:
+            for name in _PARTS:
+                if (copy / name).exists():
+                    archive.add(copy / name, arcname=name)
     return target.stat().st_size
 
 

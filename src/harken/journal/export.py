@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from harken.errors import ExportError, StoreError, UsageError
+from harken.errors import ExportError
 from harken.journal.derived import Derived, MadeSummary, MadeVector, derived_from_fields, derived_of, fields_of
 from harken.journal.lines import event_from_fields, line_from_event
-from harken.journal.staging import remove_staged, staging
+from harken.journal.staging import new_file
 from harken.model.conversations import (
     CORE_MEMORY,
     KEPT_FOLDERS,
@@ -87,20 +87,8 @@ def export_to_file(
         UsageError: the target exists.
         StoreError: it cannot be written.
     """
-    if target.exists():
-        raise UsageError(f"{target} exists. Name a file that does not.")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        remove_staged(target.parent)
-        with staging(target.parent, home) as place:
-            part = place / "export.jsonl"
-            part.touch(mode=0o600)
-            with part.open("wb") as stream:
-                exported = export(store, stream, progress, with_vectors)
-            part.replace(target)
-    except OSError as error:
-        raise StoreError(f"{target} cannot be written: {error.strerror}.") from error
-    return exported
+    with new_file(target, home) as part, part.open("wb") as stream:
+        return export(store, stream, progress, with_vectors)
 
 
 def export(

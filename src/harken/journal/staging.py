@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from harken.errors import StoreError, UsageError
 from harken.files import make_private
 
 # Everything that was said is in these while a backup, an export or a restore is at work.
@@ -48,6 +49,29 @@ def staging(folder: Path, home: Path) -> Iterator[Path]:
         if note is not None:
             Path(note).unlink(missing_ok=True)
         os.close(descriptor)
+
+
+@contextmanager
+def new_file(target: Path, home: Path) -> Iterator[Path]:
+    """Make a path to write at, in a folder for work; the file gets the target's name when it is whole.
+
+    Raises:
+        UsageError: the target exists.
+        StoreError: it cannot be written.
+    """
+    if target.exists():
+        raise UsageError(f"{target} exists. Name a file that does not.")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        # A killed one leaves everything that was said, where nothing would ever forget it.
+        remove_staged(target.parent)
+        with staging(target.parent, home) as place:
+            part = place / "part"
+            part.touch(mode=0o600)
+            yield part
+            part.replace(target)
+    except OSError as error:
+        raise StoreError(f"{target} cannot be written: {error.strerror}.") from error
 
 
 def remove_staged(folder: Path) -> list[str]:

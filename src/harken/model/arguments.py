@@ -11,6 +11,8 @@ from dataclasses import MISSING, dataclass, fields
 from types import NoneType
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
+from harken.errors import UsageError
+
 SECTIONS = ("user", "agent")
 MODES = ("hybrid", "keyword", "semantic")
 CONTEXT_TYPES = ("memories", "code", "experiences", "values", "commits", "documents", "conversations")
@@ -20,6 +22,17 @@ DEFAULT_AGENT = "agent"
 CATEGORIES = ("preference", "fact", "event", "workflow", "context", "error", "decision")
 MAX_CONTENT_CHARS, MAX_TAGS = 10_000, 20
 _LEAST_ID_CHARS = 6
+
+
+def check_limit(limit: int, most: int | None = None) -> None:
+    """Hold how many are wanted to what there may be.
+
+    Raises:
+        UsageError: it is less than one, or too many.
+    """
+    if limit < 1 or (most is not None and limit > most):
+        bounds = "at least 1" if most is None else f"from 1 to {most}"
+        raise UsageError(f"limit must be {bounds}, not {limit}.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,14 +124,10 @@ def map_layout(matrix: Float32, before: Mapping[int, tuple[float, float]]) -> Fl
 
 def weighted_centroid(matrix: Vectors, weights: Sequence[float]) -> Float32:
     """The weighted mean of unit vectors, `(dims,)` float32, of unit length."""
-    return unit(np.asarray(weights, dtype=np.float64) @ matrix.astype(np.float64))
-
-
-def unit(vector: NDArray[np.floating]) -> Float32:
-    """The vector at unit length; one of no length stays as it is."""
-    length = float(np.linalg.norm(vector))
-    scaled: Float32 = (vector / length if length else vector).astype(np.float32)
-    return scaled
+    mean = np.asarray(weights, dtype=np.float64) @ matrix.astype(np.float64)
+    length = float(np.linalg.norm(mean))
+    centroid: Float32 = (mean / length if length else mean).astype(np.float32)
+    return centroid
 
 
 def distances(matrix: Vectors, centroid: Float32) -> Float32:

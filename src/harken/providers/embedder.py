@@ -158,10 +158,6 @@ class CallMeter(Protocol):
 class Reranker(Protocol):
     """Judges a query and a text together; slower and sharper than comparing vectors."""
 
-    @property
-    def name(self) -> str:
-        """The model's name."""
-
     def score(self, query: str, texts: Sequence[str]) -> NDArray[np.float32]:
         """A relevance per text, `(len(texts),)`, 0 to 1 after the model's sigmoid, in order."""
 

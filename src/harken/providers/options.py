@@ -1,4 +1,4 @@
-"""The options that embedders, rerankers and language models are opened with, and what calls with them cost.
+"""The options that embedders and language models are opened with, and what calls with them cost.
 
 Prices are those of the settings, else of the list that ships with `genai-prices`, which is never fetched.
 """
@@ -105,18 +105,6 @@ class EmbedderOptions:
         if self.model is None or self.url is None:
             return None
         return _listed_price(self.model, TokenUsage(tokens), self.url)
-
-
-@dataclass(frozen=True, slots=True)
-class RerankerOptions:
-    """The options of a reranker; query and text together are cut at `max_tokens`."""
-
-    home: Path
-    name: str = "onnx"
-    model: str | None = None
-    path: Path | None = None
-    max_tokens: int = 512
-    threads: int = 2
 
 
 # Where people keep a vendor's key for all their programs.

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
+from pathlib import Path
 
 from harken.errors import ConfigError, MissingExtraError
 from harken.providers.chat_model import ChatModel
 from harken.providers.embedder import CallMeter, Embedder, Reranker
-from harken.providers.options import ChatOptions, EmbedderOptions, RerankerOptions
+from harken.providers.options import ChatOptions, EmbedderOptions
 
 _LOCAL_MODULES = ("onnxruntime", "tokenizers")
 # The last carries the weights, and is looked for, never imported.
@@ -60,20 +61,17 @@ def has_multilingual() -> bool:
     return _installed(_MULTILINGUAL_MODULES)
 
 
-def open_reranker(options: RerankerOptions) -> Reranker:
-    """The reranker that the options name.
+def open_reranker(home: Path, threads: int) -> Reranker:
+    """The reranker; its model is looked for below the home first.
 
     Raises:
-        ConfigError: no reranker goes by that name.
         MissingExtraError: a library it needs is not installed.
         ModelFileError: its model's files are missing or not the pinned ones.
     """
-    if options.name != "onnx":
-        raise ConfigError(f"no reranker '{options.name}'; there is: onnx")
     _require("Reranking", "local", _LOCAL_MODULES)
     from harken.providers.onnx_reranker import OnnxReranker
 
-    return OnnxReranker(options)
+    return OnnxReranker(home, threads)
 
 
 def open_chat_model(options: ChatOptions) -> ChatModel:

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
 
 from harken.errors import NotFoundError, UsageError
 from harken.journal.staging import remove_staged
 from harken.model.arguments import SECTIONS
 from harken.model.conversations import CORE_MEMORY, CoreFact
 from harken.record.forget import finish_forgetting, note_scrub
-from harken.record.recorder import Recorder
+from harken.record.recorder import TICK, Recorder
 from harken.storage.events import Ingest
 from harken.storage.ports import Transaction
 from harken.storage.state import core_facts
 from harken.text.characters import valid_utf8
-
-_TICK = timedelta(microseconds=1)
 
 
 @dataclass(slots=True)
@@ -82,7 +79,7 @@ class CoreMemory:
                 # With the rows: whoever found it before they go would overwrite the space that is not free yet.
                 note_scrub(tx)
             earlier = (fact.at for fact in core_facts(tx) if (fact.section, fact.key) == (section, key))
-            return [CoreFact(section, key, value, max([moment, *(at + _TICK for at in earlier)]))]
+            return [CoreFact(section, key, value, max([moment, *(at + TICK for at in earlier)]))]
 
         return self.recorder.admit([CORE_MEMORY], later, superseding=CORE_MEMORY)[0]
 

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from harken.errors import NotFoundError, StoreReadOnlyError, UsageError
 from harken.model.lookups import HookTimes
 from harken.model.marks import ANSWER, OWNER, Rated, Verdict, factor_of, in_words
-from harken.model.views import RatingView
+from harken.model.views import RatingView, view_of
 from harken.record.recorder import Recorder
 from harken.storage.conversations import messages_of_exchange
 from harken.storage.ports import RowScope, Transaction
@@ -57,9 +57,7 @@ class Judged:
 
     def view(self) -> RatingView:
         """The judgement as JSON."""
-        return RatingView(
-            id=self.uid, kind=self.kind, factor=self.factor, words=self.words, question=self.question or None
-        )
+        return view_of(RatingView, self, question=self.question or None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from harken.errors import NotFoundError, UsageError
 from harken.model.arguments import MAX_TAGS
 from harken.model.conversations import Labelled, ProjectIdentity
-from harken.model.views import LabelView
+from harken.model.views import LabelView, view_of
 from harken.record.project import identify_project
 from harken.record.recorder import TICK, Recorder
 from harken.storage.conversations import begins_with
@@ -47,14 +47,7 @@ class ConversationLabel:
 
     def view(self) -> LabelView:
         """The label as JSON."""
-        return LabelView(
-            id=self.conversation_uid,
-            title=self.title,
-            tags=list(self.tags),
-            project=self.project,
-            titled=self.is_titled,
-            moved=self.is_moved,
-        )
+        return view_of(LabelView, self, id=self.conversation_uid, titled=self.is_titled, moved=self.is_moved)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,23 +21,25 @@ from harken.model.experiences import (
     read_experience,
     read_value,
 )
+from harken.model.views import format_moment
 from harken.search.session import SearchSession
-from harken.sources.memories.memories import MemorySource, checked_category
+from harken.sources.memories.memories import checked_category
+from harken.sources.memories.memory import memory_of
 from harken.sources.source import SearchPort, Source, SourceHit, SourceSearch, relevance_of
 from harken.sources.workspace.code import CodeSource, language_facets
 from harken.sources.workspace.commits import CommitSource, author_facet
 from harken.sources.workspace.documents import DocumentSource
 from harken.storage.ports import Readable, Transaction
 from harken.storage.projects import EVERY_PROJECT, ProjectScope
-from harken.storage.records.rows import find_kept
+from harken.storage.records.rows import MEMORY, find_kept
 
 MOST_MEMORIES = 100
 _VALUE_FACTS = ("axis", "cluster_id", "cluster_size", "similarity_to_centroid")
 
 
 @dataclass(frozen=True, slots=True)
-class LearnedSource:
-    """A `Source` of experiences or values; one that was found several times is shown once, as it was found best."""
+class RecordSource:
+    """A `Source` of saved records; one that was found several times is shown once, as it was found best."""
 
     name: str
     item: Callable[[SavedRecord, Hit], ContextItem]
@@ -50,6 +52,14 @@ class LearnedSource:
                 mine.setdefault(hit.entry.ref_uid, hit)
         saved = find_kept(tx, self.name, list(mine))
         return [self.item(saved[uid], hit) for uid, hit in mine.items() if uid in saved]
+
+
+def _memory_item(saved: SavedRecord, hit: Hit) -> ContextItem:
+    one = memory_of(saved)
+    content = f"**Memory**: {one.content}\n*Category: {one.category}, Importance: {one.importance:g}*"
+    created = format_moment(one.created_at)
+    metadata = {"id": one.uid, "category": one.category, "importance": one.importance, "created_at": created}
+    return ContextItem(MEMORY, content, relevance_of(hit), metadata)
 
 
 def _experience_item(saved: SavedRecord, hit: Hit) -> ContextItem:
@@ -71,8 +81,9 @@ def _value_item(saved: SavedRecord, hit: Hit) -> ContextItem:
     return ContextItem(VALUE, value_markdown(one), relevance_of(hit), {"id": one.uid, **facts})
 
 
-EXPERIENCES, VALUES = LearnedSource(EXPERIENCE, _experience_item), LearnedSource(VALUE, _value_item)
-_ALL: tuple[Source, ...] = (MemorySource(), EXPERIENCES, VALUES, CodeSource(), CommitSource(), DocumentSource())
+MEMORIES = RecordSource(MEMORY, _memory_item)
+EXPERIENCES, VALUES = RecordSource(EXPERIENCE, _experience_item), RecordSource(VALUE, _value_item)
+_ALL: tuple[Source, ...] = (MEMORIES, EXPERIENCES, VALUES, CodeSource(), CommitSource(), DocumentSource())
 
 
 def item_of(tx: Transaction, hit: Hit) -> ContextItem | None:
@@ -113,7 +124,7 @@ class SourceSearcher:
     ) -> SourceHit:
         """Saved memories; those that were superseded are not among them."""
         facets = () if category is None else (f"category:{checked_category(category)}",)
-        return self._of(MemorySource()).find(query, facets=facets, limit=limit, mode=mode, most=MOST_MEMORIES)
+        return self._of(MEMORIES).find(query, facets=facets, limit=limit, mode=mode, most=MOST_MEMORIES)
 
     def search_code(
         self,

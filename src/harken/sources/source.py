@@ -9,8 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
-from harken.errors import UsageError
-from harken.model.arguments import DEFAULT_LIMIT, MAX_LIMIT
+from harken.model.arguments import DEFAULT_LIMIT, MAX_LIMIT, check_limit
 from harken.model.conversations import ContextItem, Hit, SearchScope
 from harken.model.lookups import SearchResult
 from harken.search.candidates import labelled, other_project
@@ -98,8 +97,7 @@ class SourceSearch:
             UsageError: the limit is not possible, or the mode is none.
             NotFoundError: there is no such project.
         """
-        if not 1 <= limit <= most:
-            raise UsageError(f"limit must be from 1 to {most}, not {limit}.")
+        check_limit(limit, most)
         named = None if project is None else str(project)
         scope = SearchScope(sources=(self.source.name,), project=named, since=since, facets=facets)
         search_in = self.search_in

@@ -97,8 +97,6 @@ class OverlapReranker:
         asked: every query it was asked about, with the texts.
     """
 
-    name = "testing-overlap"
-
     def __init__(self) -> None:
         self.asked: list[tuple[str, tuple[str, ...]]] = []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -34,6 +35,11 @@ def valid_utf8(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text
+
+
+def sha256_of(text: str) -> str:
+    """Return the SHA-256 of a text as 64 hexadecimal digits; halves of surrogate pairs count as they are."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def legible(text: str) -> str:

@@ -1,16 +1,11 @@
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from harken.errors import ModelFileError
 from harken.providers.onnx_reranker import OnnxReranker
-from harken.providers.options import RerankerOptions
-from harken.providers.registry import open_reranker
 
 QUESTION = "Where did Melanie go camping?"
 TEXTS = [
@@ -23,7 +18,7 @@ TEXTS = [
 
 @pytest.fixture(scope="module")
 def reranker(tmp_path_factory: pytest.TempPathFactory) -> OnnxReranker:
-    return OnnxReranker(RerankerOptions(home=tmp_path_factory.mktemp("home")))
+    return OnnxReranker(tmp_path_factory.mktemp("home"), threads=2)
 
 
 def test_the_right_answer_comes_first(reranker: OnnxReranker) -> None:
@@ -54,15 +49,3 @@ def test_threads_may_share_a_reranker(reranker: OnnxReranker) -> None:
     with ThreadPoolExecutor(4) as pool:
         best = set(pool.map(lambda _: int(np.argmax(reranker.score(QUESTION, TEXTS))), range(4)))
     assert best == {2}
-
-
-def test_it_has_its_models_name(home: Path) -> None:
-    assert open_reranker(RerankerOptions(home=home)).name == "ms-marco-MiniLM-L12-v2"
-
-
-def test_a_model_that_does_not_judge_pairs_is_refused(
-    home: Path, tmp_path: Path, bge_folder: Path, linked: Callable[[Path, Path], Path]
-) -> None:
-    folder = linked(bge_folder, tmp_path / "mine")
-    with pytest.raises(ModelFileError, match="not one number a pair"):
-        OnnxReranker(RerankerOptions(home=home, path=folder)).score(QUESTION, TEXTS)

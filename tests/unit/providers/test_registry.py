@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from harken.errors import ConfigError, MissingExtraError
-from harken.providers.options import EmbedderOptions, RerankerOptions
+from harken.providers.options import EmbedderOptions
 from harken.providers.registry import open_embedder, open_reranker
 
 
@@ -25,11 +25,6 @@ def test_an_unknown_embedder_is_answered_with_those_that_there_are(home: Path, m
     )
 
 
-def test_an_unknown_reranker_is_answered_with_the_one_that_there_is(home: Path) -> None:
-    with pytest.raises(ConfigError, match="there is: onnx"):
-        open_reranker(RerankerOptions(home=home, name="foo"))
-
-
 @pytest.mark.parametrize("module", ["onnxruntime", "tokenizers"])
 def test_without_its_libraries_the_local_embedder_says_what_to_install(
     home: Path, monkeypatch: pytest.MonkeyPatch, module: str
@@ -38,7 +33,7 @@ def test_without_its_libraries_the_local_embedder_says_what_to_install(
     with pytest.raises(MissingExtraError, match=r"Searching by meaning .* pip install 'harken\[local\]'"):
         open_embedder(EmbedderOptions(home=home))
     with pytest.raises(MissingExtraError, match=r"Reranking .* pip install 'harken\[local\]'"):
-        open_reranker(RerankerOptions(home=home))
+        open_reranker(home, threads=1)
 
 
 def test_without_fastembed_its_embedder_says_what_to_install(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -119,7 +119,7 @@ def _term_rows(said: Sequence[Sequence[str]]) -> Vectors:
 
 
 _CONVERSATION_SENTENCES = 3
-# A sentence more costs an embedding; what a long conversation is about shows in a sample.
+# What a long conversation is about shows in a sample.
 _MAX_CANDIDATES = 60
 _TITLE_CHARS = 60
 _MIN_TITLE_TERMS = 3
@@ -134,10 +134,7 @@ _Sentence = tuple[str | None, str]
 
 
 class ExtractiveSummarizer:
-    """Chooses sentences by their vectors where an embedding is given, else by their terms, which costs nothing."""
-
-    def __init__(self, embed: Embed | None = None) -> None:
-        self._embed = embed
+    """Chooses sentences by their terms, which costs nothing."""
 
     @property
     def name(self) -> str:
@@ -146,10 +143,10 @@ class ExtractiveSummarizer:
 
     def exchange(self, exchange: ExchangeText) -> Summary:
         """The sentence that asks, the sentence that answers, and how it ended where it did not end well."""
-        asked = self._best([said for said in exchange.spoken if said.role is Role.USER])
+        asked = _best([said for said in exchange.spoken if said.role is Role.USER])
         answers = [said for said in exchange.spoken if said.role is Role.ASSISTANT and said.text.strip()]
         # What an agent says before its last message is mostly what it is going to do.
-        answered = self._best(answers[-1:])
+        answered = _best(answers[-1:])
         steps = [asked, "" if answered else _tools_used(exchange.tools), answered, _ending(exchange)]
         return Summary(_STEP.join(step for step in steps if step))
 
@@ -160,12 +157,12 @@ class ExtractiveSummarizer:
             [(None, each.summary)] if each.summary else sentences
             for each, sentences in zip(exchanges, told, strict=True)
         ]
-        return Summary(self._standing_for(said), _title(exchanges, told))
+        return Summary(_standing_for(said), _title(exchanges, told))
 
     def segment(self, exchanges: Sequence[ExchangeText]) -> Summary:
         """The three sentences that stand for all."""
         said = [[(None, each.summary)] if each.summary else _told(each.spoken) for each in exchanges]
-        return Summary(self._standing_for(said))
+        return Summary(_standing_for(said))
 
     def tools(self, uses: Sequence[ToolUse]) -> list[Summary]:
         """Each call, and the line of its result that tells most."""
@@ -175,22 +172,24 @@ class ExtractiveSummarizer:
         outcomes = (_outcome(use.result) for use in uses)
         return [Summary(_STEP.join(filter(None, parts))) for parts in zip(calls, outcomes, strict=True)]
 
-    def _standing_for(self, said: Sequence[Sequence[_Sentence]]) -> str:
-        chosen = self._chosen([sentence for each in said for sentence in each], _CONVERSATION_SENTENCES)
-        return " ".join(
-            sentence if re.search(r"[.!?…。！？][\"'”’»)\]」』）]*$", sentence) else f"{sentence}."
-            for sentence in chosen
-        )
 
-    def _best(self, said: Sequence[Spoken]) -> str:
-        return "".join(self._chosen(_told(said), 1))
+def _standing_for(said: Sequence[Sequence[_Sentence]]) -> str:
+    chosen = _chosen([sentence for each in said for sentence in each], _CONVERSATION_SENTENCES)
+    return " ".join(
+        sentence if re.search(r"[.!?…。！？][\"'”’»)\]」』）]*$", sentence) else f"{sentence}." for sentence in chosen
+    )
 
-    def _chosen(self, sentences: Sequence[_Sentence], count: int) -> list[str]:
-        """The sentences that stand for all, each with its speaker where one is known."""
-        sampled = _sampled(sentences)
-        # Weighed without the speakers, whose names would be what all sentences have in common.
-        places = choose([sentence for _, sentence in sampled], count, self._embed)
-        return [spoken(*sampled[place]) for place in places]
+
+def _best(said: Sequence[Spoken]) -> str:
+    return "".join(_chosen(_told(said), 1))
+
+
+def _chosen(sentences: Sequence[_Sentence], count: int) -> list[str]:
+    """The sentences that stand for all, each with its speaker where one is known."""
+    sampled = _sampled(sentences)
+    # Weighed without the speakers, whose names would be what all sentences have in common.
+    places = choose([sentence for _, sentence in sampled], count)
+    return [spoken(*sampled[place]) for place in places]
 
 
 def _told(said: Sequence[Spoken]) -> list[_Sentence]:

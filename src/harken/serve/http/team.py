@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -39,6 +38,7 @@ from harken.serve.operations.registry import TEAM_OPERATIONS, operation_of
 from harken.serve.team.calls import Answered, TeamCalls, VerbCall
 from harken.serve.team.pages import PREFIX, Login, make_team_pages
 from harken.serve.viewer.access import Sessions
+from harken.text.characters import sha256_of
 
 SPACE_HEADER, ONCE_HEADER, REPLAYED_HEADER = "harken-space", "idempotency-key", "idempotent-replayed"
 TEAM_TOOLS = f"{DEFAULT_TOOLS},record,recall"
@@ -72,7 +72,7 @@ class TeamServer:
         if token is None:
             return problem_of(KeyRefusedError())
         # Before the database is asked: whoever asks too often costs nothing but this.
-        taken = self._rates.take(hashlib.sha256(token.encode()).hexdigest())
+        taken = self._rates.take(sha256_of(token))
         if taken.wait_seconds:
             return too_many(taken.wait_seconds, taken.headers)
         try:

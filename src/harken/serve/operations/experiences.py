@@ -38,7 +38,7 @@ from harken.serve.operations.operation import (
     Printer,
     Project,
     forgetting,
-    next_offset_of,
+    paged,
     show_each,
     view_of,
 )
@@ -321,9 +321,7 @@ OPERATIONS = (
         _list,
         "List experiences",
         ExperiencesAnswer,
-        lambda found, wanted: ExperiencesAnswer(
-            experiences=_short_views(found[: wanted.limit]), next_offset=next_offset_of(found, wanted)
-        ),
+        paged("experiences", _short_views),
         command="experience list",
         help="List experiences, the newest first.",
         show=show_each(

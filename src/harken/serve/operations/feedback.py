@@ -19,7 +19,8 @@ from harken.serve.operations.operation import (
     Effect,
     Operation,
     Printer,
-    id_listed,
+    changing,
+    id_meant,
     number_listed,
     view_of,
 )
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
     from harken.record.feedback import Judged
 
 _EXCERPT_CHARS = 120
-# Shorter numbers are places in a list.
-_SHORTEST_ID = 4
 _QUESTION = Argument("What it was wrong for, or useful; left out, the question it came back with last.", most=2000)
 
 
@@ -78,8 +77,7 @@ class RecallsAnswer(TypedDict):
 
 
 def _rate(harken: Harken, wanted: JudgeArguments, verdict: str, caller: Caller, given_to: str = "") -> Judged:
-    is_number = caller.is_owner and wanted.id.isdecimal() and len(wanted.id) < _SHORTEST_ID
-    uid = id_listed(harken, wanted.id) if is_number else wanted.id
+    uid = id_meant(harken, wanted.id, caller)
     by = OWNER if caller.is_owner else AGENT
     return harken.feedback.rate(
         uid, Verdict(verdict), by=by, question=wanted.question, given_to=given_to, once=caller.once
@@ -144,7 +142,7 @@ def _judging(words: str, verdict: str, help: str) -> Operation[JudgeArguments, J
 
 
 OPERATIONS = (
-    Operation(
+    changing(
         "rate",
         "Say of what memory brought back whether it was useful, useless or wrong. What is wrong does not come back by "
         "itself to such a question.",
@@ -152,9 +150,6 @@ OPERATIONS = (
         lambda harken, wanted, caller: _rate(harken, wanted, wanted.verdict, caller, wanted.conversation),
         "Judge what was recalled",
         RatingView,
-        effect=Effect.CHANGES,
-        scope="remember",
-        is_idempotent=True,
     ),
     Operation(
         "recalls",

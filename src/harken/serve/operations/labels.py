@@ -12,18 +12,20 @@ from typing_extensions import TypedDict
 
 from harken.errors import NotFoundError, UsageError
 from harken.model.arguments import MAX_TAGS, OFFSET, Argument, Spelling
-from harken.model.views import DigestTopicView, LabelView, TopicView, format_moment
+from harken.model.views import DigestTopicView, LabelView, TopicView
 from harken.serve.operations.operation import (
     HIDDEN,
     WORD,
     WORDS,
     Caller,
-    Effect,
+    NoArguments,
     Operation,
     Printer,
     Project,
-    id_listed,
+    changing,
+    id_meant,
     number_listed,
+    view_of,
 )
 from harken.text.dates import parse_since
 from harken.text.shown import counted, one_line, short_key
@@ -174,25 +176,7 @@ def _markdown(found: Sequence[DigestTopic]) -> str:
 
 
 def _digest_answer(found: Sequence[DigestTopic]) -> DigestAnswer:
-    topics = [
-        DigestTopicView(
-            id=each.topic.uid,
-            name=each.topic.name,
-            words=list(each.topic.words),
-            conversations=[
-                {
-                    "conversation_id": line.conversation_uid,
-                    "at": format_moment(line.at),
-                    "title": line.title,
-                    "decided": line.decided,
-                    "open": line.open,
-                }
-                for line in each.lines
-            ],
-        )
-        for each in found
-    ]
-    return DigestAnswer(topics=topics, markdown=_markdown(found))
+    return DigestAnswer(topics=view_of(found), markdown=_markdown(found))
 
 
 def _clusters(words: str, name: str) -> Operation[TopicsArguments, ShownTopics]:
@@ -211,8 +195,8 @@ def _clusters(words: str, name: str) -> Operation[TopicsArguments, ShownTopics]:
     )
 
 
-# Shorter numbers are places in a list.
-_SHORTEST_ID = 4
+# A conversation's own name may be a number.
+_SHORTEST_NAME = 4
 _ON = Annotated[
     str | None,
     Argument("Its id, or the beginning of it; left out in a chat, the chat's own conversation.", most=200),
@@ -240,11 +224,6 @@ class TagsAnswer(TypedDict):
     """All tags, the most used first."""
 
     tags: list[TagCount]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NothingNamed:
-    """Nothing has to be named."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -287,7 +266,7 @@ def _named(harken: Harken, on: str | None, caller: Caller) -> str:
         if caller.talk is None:
             raise UsageError("Say which conversation: --on ID. Ids are printed by: harken list")
         return caller.talk.conversation_uid
-    return id_listed(harken, on) if caller.is_owner and on.isdecimal() and len(on) < _SHORTEST_ID else on
+    return id_meant(harken, on, caller, _SHORTEST_NAME)
 
 
 def _retag(harken: Harken, uid: str, add: Sequence[str], remove: Sequence[str]) -> TaggedAnswer:
@@ -314,7 +293,7 @@ def _move(harken: Harken, wanted: ProjectArguments, caller: Caller) -> Conversat
     return harken.labels.move(_named(harken, wanted.on, caller), project or None)
 
 
-def _used(harken: Harken, _wanted: NothingNamed, _caller: Caller) -> TagsAnswer:
+def _used(harken: Harken, _wanted: NoArguments, _caller: Caller) -> TagsAnswer:
     talks, saved = harken.labels.used(), harken.memories.used_tags()
     counts = [
         TagCount(tag=tag, conversations=talks.get(tag, 0), memories=saved.get(tag, 0)) for tag in {**talks, **saved}
@@ -343,16 +322,13 @@ def _show_label(printer: Printer, found: ConversationLabel) -> None:
 OPERATIONS = (
     _clusters("topics", "topics"),
     _clusters("conversations clusters", "conversations clusters"),
-    Operation(
+    changing(
         "topic_rename",
         "Give a topic another name; it keeps it however its conversations change.",
         RenameArguments,
         lambda harken, wanted, _caller: harken.topics.rename(wanted.id, wanted.name),
         "Rename a topic",
         TopicView,
-        effect=Effect.CHANGES,
-        scope="remember",
-        is_idempotent=True,
         command="topics rename",
         help="Give a topic another name, for good.",
         show=lambda printer, found: printer.say(f"{found.name}  {found.uid}"),
@@ -381,7 +357,7 @@ OPERATIONS = (
     Operation(
         "tags",
         "List all tags of conversations and memories, the most used first.",
-        NothingNamed,
+        NoArguments,
         _used,
         "List tags",
         TagsAnswer,
@@ -389,62 +365,47 @@ OPERATIONS = (
         help="List all tags; give some to a conversation or a memory, take some from it.",
         show=_show_tags,
     ),
-    Operation(
+    changing(
         "tag",
         "Change the tags of a conversation or a memory: only as the user asked. Searches can be limited by them.",
         RetagArguments,
         lambda harken, wanted, _caller: _retag(harken, wanted.id, wanted.add, wanted.remove),
         "Change tags",
         TaggedAnswer,
-        effect=Effect.CHANGES,
-        scope="remember",
-        is_idempotent=True,
     ),
-    Operation("tag list", "List all tags, the most used first.", NothingNamed, _used, show=_show_tags),
-    Operation(
+    Operation("tag list", "List all tags, the most used first.", NoArguments, _used, show=_show_tags),
+    changing(
         "tag add",
         "Give a conversation or a memory tags; search and recall can be limited by them.",
         TagArguments,
         lambda harken, wanted, caller: _retag(harken, _named(harken, wanted.on, caller), wanted.tags, ()),
-        effect=Effect.CHANGES,
-        scope="remember",
-        is_idempotent=True,
         show=_show_tagged,
     ),
-    Operation(
+    changing(
         "tag remove",
         "Take tags from a conversation or a memory.",
         TagArguments,
         lambda harken, wanted, caller: _retag(harken, _named(harken, wanted.on, caller), (), wanted.tags),
-        effect=Effect.CHANGES,
-        scope="remember",
-        is_idempotent=True,
         show=_show_tagged,
     ),
-    Operation(
+    changing(
         "conversation_title",
         "Correct a conversation's title; no import changes it any more. Empty takes the correction back.",
         TitleArguments,
         lambda harken, wanted, caller: harken.labels.entitle(_named(harken, wanted.on, caller), wanted.title),
         "Correct a title",
         LabelView,
-        effect=Effect.CHANGES,
-        scope="remember",
-        is_idempotent=True,
         command="conversations title",
         help="Correct the title of a conversation; no import changes it any more. Without words, take that back.",
         show=_show_label,
     ),
-    Operation(
+    changing(
         "conversation_project",
         "Correct which project a conversation belongs to. Empty takes the correction back.",
         ProjectArguments,
         _move,
         "Correct a project",
         LabelView,
-        effect=Effect.CHANGES,
-        scope="remember",
-        is_idempotent=True,
         command="conversations project",
         help="Correct the project of a conversation: a short name, key or folder. Without one, take that back.",
         show=_show_label,

@@ -165,6 +165,11 @@ Directory = Annotated[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NoArguments:
+    """Nothing has to be named."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class IdArguments:
     """One thing by its id."""
 
@@ -304,10 +309,33 @@ class Operation(Generic[Wanted, Found]):
 AnyOperation = Operation[Any, Any]
 
 
-def next_offset_of(found: Sequence[object], wanted: Any) -> int | None:
-    """Where the page after this one begins: of what was found from the page on, one more than it has; else None."""
-    end: int = wanted.offset + wanted.limit
-    return end if len(found) > wanted.limit else None
+def changing(
+    name: str,
+    summary: str,
+    arguments: type[Wanted],
+    run: Callable[[Harken, Wanted, Caller], Found],
+    title: str = "",
+    answer: type = NoneType,
+    **more: Any,
+) -> Operation[Wanted, Found]:
+    """An operation that changes what is saved; done again, it changes nothing more."""
+    kind: dict[str, Any] = {"effect": Effect.CHANGES, "scope": "remember", "is_idempotent": True}
+    return Operation(name, summary, arguments, run, title, answer, **kind, **more)
+
+
+def listed(name: str) -> Callable[[Sequence[object], object], dict[str, Any]]:
+    """The view of an answer that is several records: a list of that name."""
+    return lambda found, _wanted: {name: view_of(found)}
+
+
+def paged(name: str, view: Callable[[Sequence[Any]], Any] = view_of) -> Callable[[Sequence[Any], Any], dict[str, Any]]:
+    """The view of a page, of which one record more was found where others follow: a list, and where it goes on."""
+
+    def page(found: Sequence[Any], wanted: Any) -> dict[str, Any]:
+        end = wanted.offset + wanted.limit
+        return {name: view(found[: wanted.limit]), "next_offset": end if len(found) > wanted.limit else None}
+
+    return page
 
 
 _NUMBERED = "last_listed.json"
@@ -335,6 +363,16 @@ def id_listed(harken: Harken, number: str) -> str:
     if not 0 < int(number) <= len(ids):
         raise NotFoundError(f"The last list had {counted(len(ids), 'line')}, so no number {number}. Try: harken list")
     return str(ids[int(number) - 1])
+
+
+def id_meant(harken: Harken, given: str, caller: Caller, shortest_id: int = 6) -> str:
+    """The id that is given; of an owner's number, which is shorter than any id, what it stood for in the last list.
+
+    Raises:
+        NotFoundError: the list had no such place.
+    """
+    is_place = caller.is_owner and given.isdecimal() and len(given) < shortest_id
+    return id_listed(harken, given) if is_place else given
 
 
 def show_each(line: Callable[[Any], str], otherwise: str) -> Callable[[Printer, Sequence[Any]], None]:

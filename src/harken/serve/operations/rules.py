@@ -14,12 +14,12 @@ from harken.model.views import RuleView
 from harken.serve.operations.operation import (
     WORD,
     Caller,
-    Effect,
     Operation,
     Printer,
-    id_listed,
+    changing,
+    id_meant,
+    listed,
     number_listed,
-    view_of,
 )
 from harken.text.shown import one_line, readable_age
 
@@ -59,19 +59,10 @@ def _list(harken: Harken, wanted: RulesArguments, caller: Caller) -> Sequence[Ru
     return found
 
 
-def _uid(harken: Harken, wanted: RuleArguments, caller: Caller) -> str:
-    is_number = caller.is_owner and wanted.id.isdecimal() and len(wanted.id) < _SHORTEST_ID
-    return id_listed(harken, wanted.id) if is_number else wanted.id
-
-
-# Shorter numbers are places in a list.
-_SHORTEST_ID = 6
-
-
 def _confirm(harken: Harken, wanted: RuleArguments, caller: Caller) -> Rule:
     if not caller.is_owner:
         raise UsageError("Only the owner can confirm a rule, at the command line or in a chat: harken rules confirm ID")
-    return harken.rules.confirm(_uid(harken, wanted, caller))
+    return harken.rules.confirm(id_meant(harken, wanted.id, caller))
 
 
 def _show_rules(session: Printer, found: Sequence[Rule]) -> None:
@@ -101,34 +92,28 @@ OPERATIONS = (
         _list,
         "List standing rules",
         RulesAnswer,
-        lambda found, _wanted: RulesAnswer(rules=view_of(found)),
+        listed("rules"),
         help="List the rules and preferences that you have stated, newest first; confirm one, drop one.",
         show=_show_rules,
     ),
-    Operation(
+    changing(
         "rule_confirm",
         "Let a rule hold, whoever brought it in; only its owner can, at the command line or in a chat.",
         RuleArguments,
         _confirm,
         "Confirm a rule",
         RuleView,
-        effect=Effect.CHANGES,
-        scope="remember",
-        is_idempotent=True,
         command="rules confirm",
         help="Let a rule hold, also one that was imported.",
         show=_decided("Confirmed"),
     ),
-    Operation(
+    changing(
         "rule_drop",
         "Let a rule hold no longer; only when the user asked for it. Its message stays.",
         RuleArguments,
-        lambda harken, wanted, caller: harken.rules.drop(_uid(harken, wanted, caller)),
+        lambda harken, wanted, caller: harken.rules.drop(id_meant(harken, wanted.id, caller)),
         "Drop a rule",
         RuleView,
-        effect=Effect.CHANGES,
-        scope="remember",
-        is_idempotent=True,
         command="rules drop",
         help="Let a rule hold no longer; its message stays as it is.",
         show=_decided("Dropped"),

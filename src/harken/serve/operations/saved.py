@@ -22,8 +22,9 @@ from harken.serve.operations.operation import (
     Operation,
     Printer,
     Project,
-    next_offset_of,
-    view_of,
+    changing,
+    listed,
+    paged,
     whose,
 )
 from harken.text.dates import parse_since
@@ -350,9 +351,7 @@ OPERATIONS = (
         _list,
         "List memories",
         MemoriesAnswer,
-        lambda found, wanted: MemoriesAnswer(
-            memories=view_of(found[: wanted.limit]), next_offset=next_offset_of(found, wanted)
-        ),
+        paged("memories"),
         command="memory list",
         help="List memories, newest first.",
         show=lambda printer, found: _show_memories(
@@ -403,29 +402,23 @@ OPERATIONS = (
         show=lambda printer, gone: printer.say(f"Forgot {counted(len(gone), 'memory', 'memories')}."),
         shell_view=lambda gone: {"forgotten": list(gone)},
     ),
-    Operation(
+    changing(
         "memory_confirm",
         "Say that a memory still holds, as the user has just said.",
         IdArguments,
         lambda harken, wanted, _caller: harken.memories.confirm(wanted.id),
         "Confirm a memory",
         MemoryView,
-        effect=Effect.CHANGES,
-        scope="remember",
-        is_idempotent=True,
         help="Say that a memory still holds; where it is to be looked at again, that is put off.",
         show=_show_review,
     ),
-    Operation(
+    changing(
         "memory_review",
         "Say when a memory is to be looked at again: until then it counts as it is.",
         MemoryReviewArguments,
         _review,
         "Set a day of review",
         MemoryView,
-        effect=Effect.CHANGES,
-        scope="remember",
-        is_idempotent=True,
         help="Say when a memory is to be looked at again; without a day, as its category suggests.",
         show=_show_review,
     ),
@@ -436,7 +429,7 @@ OPERATIONS = (
         _due,
         "List memories to review",
         DueAnswer,
-        lambda found, _wanted: DueAnswer(memories=view_of(found)),
+        listed("memories"),
         help="List the memories that are to be looked at again, the longest due first.",
         show=_show_due,
     ),

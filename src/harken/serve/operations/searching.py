@@ -24,7 +24,7 @@ from harken.serve.operations.operation import (
     Operation,
     Printer,
     Project,
-    id_listed,
+    id_meant,
     number_listed,
     view_of,
     whose,
@@ -282,13 +282,9 @@ class ShowArguments:
     offset: Annotated[int, Argument(OFFSET, 0, 1_000_000), HIDDEN] = 0
 
 
-_NUMBER = re.compile(r"[1-9]\d{0,4}")
-
-
 def _find(harken: Harken, wanted: ShowArguments, caller: Caller) -> Surroundings | Outline | Memory | Experience:
     """Whatever has that id: messages, else a memory, else an experience."""
-    # Shorter than any beginning of an id: its place in the last list.
-    uid = id_listed(harken, wanted.id) if caller.is_owner and _NUMBER.fullmatch(wanted.id) else wanted.id
+    uid = id_meant(harken, wanted.id, caller)
     try:
         found = harken.show(uid, wanted.around)
         return outline_of(harken, found.conversation.uid) if wanted.outline else _page_of(found, wanted)

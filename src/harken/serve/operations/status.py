@@ -12,7 +12,7 @@ from typing_extensions import TypedDict
 
 from harken.model.arguments import OFFSET, Argument, Spelling
 from harken.model.views import StatusView, WorkerView
-from harken.serve.operations.operation import Caller, Operation, Printer, next_offset_of, view_of
+from harken.serve.operations.operation import Caller, NoArguments, Operation, Printer, paged
 from harken.text.shown import counted, readable_bytes
 
 if TYPE_CHECKING:
@@ -206,11 +206,6 @@ class StatsAnswer(TypedDict):
     hooks: list[HookLine]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoArguments:
-    """Nothing has to be named."""
-
-
 def _stats(harken: Harken, _wanted: NoArguments, _caller: Caller) -> StatsAnswer:
     activity = harken.maintenance.activity()
     months, weeks = (sorted(_by(activity, name), key=itemgetter("name")) for name in ("month", "week"))
@@ -335,8 +330,6 @@ OPERATIONS = (
         lambda harken, wanted, _caller: harken.maintenance.failures(wanted.offset + wanted.limit + 1)[wanted.offset :],
         "Failures",
         FailuresAnswer,
-        lambda found, wanted: FailuresAnswer(
-            failures=view_of(found[: wanted.limit]), next_offset=next_offset_of(found, wanted)
-        ),
+        paged("failures"),
     ),
 )

@@ -17,10 +17,11 @@ from harken.serve.operations.operation import (
     Effect,
     Operation,
     Printer,
+    changing,
     forgetting,
-    next_offset_of,
+    listed,
+    paged,
     show_each,
-    view_of,
 )
 from harken.text.shown import counted
 
@@ -109,17 +110,14 @@ class ValuesAnswer(TypedDict):
 
 
 OPERATIONS = (
-    Operation(
+    changing(
         "value_clusters",
         "Find clusters of experiences that values can be distilled from; one found before keeps its id.",
         ClustersArguments,
         lambda harken, wanted, _caller: harken.values.clusters(wanted.axis),
         "Find clusters",
         ClustersAnswer,
-        lambda found, _wanted: ClustersAnswer(axes=view_of(found)),
-        Effect.CHANGES,
-        scope="remember",
-        is_idempotent=True,
+        view=listed("axes"),
         command="values clusters",
         help="Find clusters of experiences; one that was found before keeps its id.",
         show=_show_clusters,
@@ -131,7 +129,7 @@ OPERATIONS = (
         lambda harken, wanted, _caller: harken.values.members(wanted.cluster_id, wanted.limit),
         "Show a cluster",
         MembersAnswer,
-        lambda found, _wanted: MembersAnswer(members=view_of(found)),
+        listed("members"),
         command="values members",
         help="Show the experiences of a cluster and what each says on its axis, the nearest to its centroid first.",
         show=_show_members,
@@ -159,9 +157,7 @@ OPERATIONS = (
         )[wanted.offset :],
         "List values",
         ValuesAnswer,
-        lambda found, wanted: ValuesAnswer(
-            values=view_of(found[: wanted.limit]), next_offset=next_offset_of(found, wanted)
-        ),
+        paged("values"),
         command="values list",
         help="List values, the newest first.",
         show=show_each(

@@ -16,12 +16,12 @@ from harken.serve.operations.operation import (
     Caller,
     Effect,
     IdArguments,
+    NoArguments,
     Operation,
     Printer,
     forgetting,
     show_each,
 )
-from harken.serve.operations.status import NoArguments
 from harken.text.shown import counted, readable_age
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing_extensions import TypedDict
 from harken.errors import UsageError
 from harken.model.arguments import MOST_COMMITS, Argument
 from harken.model.views import CommitsView, FilesView
-from harken.serve.operations.operation import AnyOperation, Caller, Effect, Operation
+from harken.serve.operations.operation import AnyOperation, Caller, Effect, NoArguments, Operation
 from harken.text.dates import parse_since
 
 if TYPE_CHECKING:
@@ -72,12 +72,7 @@ class IndexedAnswer(TypedDict):
     indexed: list[IndexedView]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IndexedArguments:
-    """Nothing has to be named."""
-
-
-def _indexed(harken: Harken, _wanted: IndexedArguments, _caller: Caller) -> IndexedAnswer:
+def _indexed(harken: Harken, _wanted: NoArguments, _caller: Caller) -> IndexedAnswer:
     found = harken.archive.indexed()
     return IndexedAnswer(indexed=[IndexedView(project=key, source=kind, parts=count) for key, kind, count in found])
 
@@ -114,7 +109,7 @@ OPERATIONS = (
     Operation(
         "indexed",
         "Say of which projects code, documents and commits were indexed, and how many parts.",
-        IndexedArguments,
+        NoArguments,
         _indexed,
         "What was indexed",
         IndexedAnswer,

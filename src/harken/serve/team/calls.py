@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -20,6 +19,7 @@ from harken.serve.http.metrics import Metrics
 from harken.serve.http.problems import problem_of
 from harken.serve.operations.operation import AnyOperation, Caller, Effect
 from harken.serve.team.verbs import TeamMember
+from harken.text.characters import sha256_of
 
 _log = Log(__name__)
 _MOST_IDS, _MOST_KEY_CHARS = 100, 255
@@ -156,7 +156,7 @@ def _only_asks(call: VerbCall) -> bool:
 
 def _digest(call: VerbCall) -> str:
     asked = json.dumps([call.operation.name, call.space, call.given], sort_keys=True, default=str)
-    return hashlib.sha256(asked.encode("utf-8", "surrogatepass")).hexdigest()
+    return sha256_of(asked)
 
 
 def _ids_named(given: object) -> Iterator[str]:

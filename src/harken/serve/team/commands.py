@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from harken.errors import HarkenError, UsageError
+from harken.model.team import Access, KeyScope, PrincipalKind
 from harken.serve.cli.session import CommandAnswer, CommandSession, with_json
 from harken.text.shown import counted
 
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
     from harken.engine.team import Team
     from harken.model.team import ApiKey, NewKey, Speaker
 
-_SCOPES = ("read", "record", "remember", "forget", "index", "admin", "keys")
-_ACCESSES, _KINDS = ("read", "write", "admin"), ("user", "agent", "service")
+_SCOPES, _ACCESSES, _KINDS = (tuple(map(str, words)) for words in (KeyScope, Access, PrincipalKind))
 _ONCE = "This is the only time that the key is shown. Give it to them as HARKEN_KEY."
 _DAYS = click.IntRange(1, 36_500)
 
@@ -69,8 +69,6 @@ def create_principal(
     team: Team, by: Speaker, name: str, kind: str, email: str | None, is_admin: bool, no_key: bool
 ) -> CommandAnswer:
     """Make a principal with a private space, and their first key."""
-    from harken.model.team import PrincipalKind
-
     one = team.create_principal(by, name, PrincipalKind(kind), email, is_admin)
     said = f"Made {one.name}, with a private space of the same name."
     if no_key:
@@ -132,8 +130,6 @@ def create_key(
     team: Team, by: Speaker, principal: str | None, scopes: tuple[str, ...], spaces: tuple[str, ...], days: int | None
 ) -> CommandAnswer:
     """Make a key, which is shown this once."""
-    from harken.model.team import KeyScope
-
     expires = datetime.now(UTC) + timedelta(days=days) if days else None
     return _made(team.create_key(by, principal, [KeyScope(each) for each in scopes], spaces or None, expires))
 
@@ -213,8 +209,6 @@ def show_space(team: Team, by: Speaker, space: str) -> CommandAnswer:
 @on_team
 def grant(team: Team, by: Speaker, space: str, to: str, access: str) -> CommandAnswer:
     """Let a principal, a group or `everyone` read, write or administer a space."""
-    from harken.model.team import Access
-
     given = team.grant(by, space, to, Access(access))
     return CommandAnswer(given.view(), [f"{given.name} may {given.access.value} in {space}."])
 

@@ -6,7 +6,6 @@ this very attempt of this very browser.
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 import time
 from collections.abc import Callable, Mapping
@@ -24,9 +23,11 @@ from harken.config.sections import OidcConfig
 from harken.engine.team import Team
 from harken.errors import AccessError, ConfigError, KeyRefusedError, MissingExtraError, UsageError, sentence_of
 from harken.log import Log
-from harken.model.team import Speaker
-from harken.serve.team.pages import PREFIX, SIGN_IN, Login, signed_in
+from harken.serve.team.pages import MENU, PREFIX, SIGN_IN, Login
 from harken.serve.viewer.access import Sessions
+from harken.serve.viewer.app import let_in
+from harken.serve.viewer.rendering import make_environment
+from harken.text.characters import sha256_of
 
 if TYPE_CHECKING:
     from authlib.integrations.httpx_client import OAuth2Client
@@ -208,7 +209,7 @@ class OidcLogin:
         """Let a browser in that comes back from the provider."""
         query = request.query_params
         state, code = query.get("state", ""), query.get("code", "")
-        attempt = self._begun.pop(_hash(state), None)
+        attempt = self._begun.pop(sha256_of(state), None)
         is_own = secrets.compare_digest(request.cookies.get(_COOKIE, "").encode(), state.encode())
         try:
             if attempt is None or not is_own or self.clock() - attempt.began_at > _ATTEMPT_SECONDS:
@@ -221,17 +222,14 @@ class OidcLogin:
         except AccessError as error:
             _log.info("login_refused", error_class=type(error).__name__)
             return self._refused(error)
-        answer = signed_in(None, cookie, request)
+        answer = let_in(make_environment(PREFIX, MENU), PREFIX, cookie, request)
         answer.delete_cookie(_COOKIE, path=PREFIX + BEGIN)
         return answer
 
     def _admit(self, code: str, attempt: LoginAttempt) -> str:
         email = self.provider.email(code, attempt)
         self._ensure_principal(email)
-        return self.sessions.admit(partial(self._speaker, email))
-
-    def _speaker(self, email: str) -> Speaker:
-        return self.team.speaker_of(email)
+        return self.sessions.admit(partial(self.team.speaker_of, email))
 
     def _ensure_principal(self, email: str) -> None:
         """Make a principal for an address of one of the domains that everybody may join from.
@@ -256,16 +254,12 @@ class OidcLogin:
             kept = {key: each for key, each in self._begun.items() if now - each.began_at < _ATTEMPT_SECONDS}
             # Whoever begins without end pushes out its own, oldest first.
             self._begun = dict(list(kept.items())[-_MOST_ATTEMPTS // 2 :])
-        self._begun[_hash(state)] = attempt
+        self._begun[sha256_of(state)] = attempt
 
     def _refused(self, error: AccessError) -> Response:
         head = '<!doctype html><html lang="en"><meta charset="utf-8"><title>Harken</title>'
         why = f'<p role="alert">{sentence_of(error)}</p><p><a href="{PREFIX}{SIGN_IN}">Sign in</a></p>'
         return HTMLResponse(f"{head}{why}</html>", 403)
-
-
-def _hash(state: str) -> str:
-    return hashlib.sha256(state.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def oidc_login(config: OidcConfig, team: Team, sessions: Sessions) -> Login:

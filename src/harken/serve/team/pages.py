@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 
 from anyio.to_thread import run_sync
-from jinja2 import Environment
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
@@ -19,15 +18,15 @@ from harken.errors import AccessError, KeyRefusedError, sentence_of
 from harken.model.team import KeyScope, Speaker
 from harken.serve.operations.operation import AnyOperation
 from harken.serve.team.calls import TeamCalls, VerbCall
-from harken.serve.viewer import conversations, learned, recalls, saved, searching, topics
-from harken.serve.viewer.access import FORM, Sessions, Threshold, cookie_header, cookie_of
-from harken.serve.viewer.app import application, request_of
+from harken.serve.viewer import conversations, recalls, saved, searching, topics
+from harken.serve.viewer.access import FORM, Sessions, Threshold, cookie_of
+from harken.serve.viewer.app import application, let_in, request_of
 from harken.serve.viewer.pages import PageJobs, PageMaker, PageRequest
 from harken.serve.viewer.rendering import make_environment
 
 PREFIX, SIGN_IN, SIGN_OUT = "/view", "/signin", "/do/signout"
 # What is of the machine, and not of anybody's memory, is left out.
-_ROOMS = (conversations, searching, topics, recalls, saved, learned)
+_ROOMS = (conversations, searching, topics, recalls, saved)
 PAGES: dict[str, PageMaker] = {path: make for room in _ROOMS for path, make in room.PAGES.items()}
 MENU = tuple(entry for room in _ROOMS for entry in room.MENU)
 _FIRST = "/conversations"
@@ -69,7 +68,7 @@ def make_team_pages(
 
     Args:
         calls: answers what pages ask.
-        sessions: the browsers that have signed in; whoever adds a login admits them there, and answers `signed_in`.
+        sessions: the browsers that have signed in; whoever adds a login admits them there, and answers `let_in`.
         may_try: whether whoever has shown a wrong key may try another one.
         logins: ways to sign in beside a key.
     """
@@ -79,7 +78,7 @@ def make_team_pages(
     environment.globals["sign_out"] = SIGN_OUT
 
     def asked(request: Request) -> PageRequest:
-        speaker = sessions.speaker(cookie_of(request.headers) or "")
+        speaker = sessions.speaker(cookie_of(request.headers))
         member = _SignedInMember(calls, speaker)
         return request_of(calls.team.memory(speaker), request, jobs[speaker.principal.id], member)
 
@@ -98,10 +97,10 @@ def make_team_pages(
             return page(sentence_of(error), 401) if may_try(request) else page("Too many tries. Come back later.", 429)
         except AccessError as error:
             return page(sentence_of(error), 403)
-        return signed_in(environment, cookie, request)
+        return let_in(environment, PREFIX, cookie, request)
 
     async def sign_out(request: Request) -> Response:
-        sessions.end(cookie_of(request.headers) or "")
+        sessions.end(cookie_of(request.headers))
         return RedirectResponse(PREFIX + SIGN_IN, 303)
 
     async def first(_request: Request) -> Response:
@@ -118,14 +117,3 @@ def make_team_pages(
     inside = application(environment, PREFIX, PAGES, asked, own)
     closed = partial(RedirectResponse, PREFIX + SIGN_IN, 303)
     return Threshold(inside, sessions, PREFIX, None, doors=doors, closed=closed)
-
-
-def signed_in(environment: Environment | None, cookie: str, request: Request) -> Response:
-    """The answer that gives a browser its cookie, and sends it on to the pages.
-
-    Not a redirection: that would still be the other site's request, for which a strict cookie is not sent.
-    """
-    made = environment or make_environment(PREFIX, MENU)
-    answer = HTMLResponse(made.get_template("opened.html").render())
-    answer.headers["set-cookie"] = cookie_header(cookie, PREFIX, request.url.scheme == "https")
-    return answer

@@ -10,18 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typing_extensions import TypedDict
 
-from harken.errors import UsageError
 from harken.model.arguments import OFFSET, Argument
-from harken.model.views import format_moment
-from harken.serve.operations.operation import AnyOperation, Caller, Effect, IdArguments, Operation
+from harken.model.team import Access, KeyScope, PrincipalKind
+from harken.model.views import format_moment, view_of
+from harken.serve.operations.operation import AnyOperation, Caller, Effect, IdArguments, NoArguments, Operation
 from harken.text.dates import parse_since
 
 if TYPE_CHECKING:
     from harken.engine.team import Team
     from harken.model.team import Speaker
 
-_SCOPES = ("read", "record", "remember", "forget", "index", "admin", "keys")
-_ACCESSES, _KINDS = ("read", "write", "admin"), ("user", "agent", "service")
+_SCOPES, _ACCESSES, _KINDS = (tuple(map(str, words)) for words in (KeyScope, Access, PrincipalKind))
 _Name = Annotated[str, Argument("Its name.", 1, 100)]
 _SpaceName = Annotated[str, Argument("The space: its name or id.", 1, 100)]
 _Limit = Annotated[int, Argument("How many at most.", 1, 200)]
@@ -34,11 +33,6 @@ class TeamMember:
 
     team: Team
     speaker: Speaker
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WhoamiArguments:
-    """Nothing has to be named."""
 
 
 class PrincipalView(TypedDict):
@@ -278,8 +272,6 @@ def _page(name: str, found: Sequence[Mapping[str, Any]], wanted: Any) -> dict[st
 
 
 def _create_key(member: TeamMember, wanted: NewKeyArguments, _caller: Caller) -> dict[str, Any]:
-    from harken.model.team import KeyScope
-
     expires = datetime.now(UTC) + timedelta(days=wanted.days) if wanted.days else None
     scopes = [KeyScope.of(scope) for scope in wanted.scopes] or None
     spaces = list(wanted.spaces) or None
@@ -287,15 +279,11 @@ def _create_key(member: TeamMember, wanted: NewKeyArguments, _caller: Caller) ->
 
 
 def _create_principal(member: TeamMember, wanted: NewPrincipalArguments, caller: Caller) -> dict[str, Any]:
-    from harken.model.team import PrincipalKind
-
     kind = PrincipalKind.of(wanted.kind)
     return member.team.create_principal(member.speaker, wanted.name, kind, wanted.email, once=caller.once).view()
 
 
 def _grant(member: TeamMember, wanted: GrantArguments, _caller: Caller) -> dict[str, Any]:
-    from harken.model.team import Access
-
     return member.team.grant(member.speaker, wanted.space, wanted.to, Access.of(wanted.access)).view()
 
 
@@ -305,27 +293,12 @@ def _revoke(member: TeamMember, wanted: RevokeArguments, _caller: Caller) -> Don
 
 
 def _audit(member: TeamMember, wanted: AuditArguments, _caller: Caller) -> AuditAnswer:
-    try:
-        since = parse_since(wanted.since, datetime.now(UTC)) if wanted.since else None
-    except OverflowError as error:
-        raise UsageError("since: no day of the calendar.") from error
+    since = parse_since(wanted.since, datetime.now(UTC)) if wanted.since else None
     found = member.team.requests.audited(
         member.speaker, wanted.principal, wanted.verb, since, wanted.limit + 1, wanted.offset
     )
     more = wanted.offset + wanted.limit if len(found) > wanted.limit else None
-    lines = [
-        AuditView(
-            at=format_moment(each.at),
-            principal=each.principal,
-            key=each.key,
-            space=each.space,
-            verb=each.verb,
-            via=each.via,
-            status=each.status,
-            ids=list(each.ids),
-        )
-        for each in found[: wanted.limit]
-    ]
+    lines = [view_of(AuditView, each, at=format_moment(each.at)) for each in found[: wanted.limit]]
     return AuditAnswer(audit=lines, next_offset=more)
 
 
@@ -334,7 +307,7 @@ OPERATIONS = (
     _of_team(
         "whoami",
         "Say who asks, by which key, what it may, and which spaces it reaches.",
-        WhoamiArguments,
+        NoArguments,
         lambda member, _wanted, _caller: member.speaker,
         "Who am I",
         WhoamiAnswer,

@@ -5,8 +5,6 @@ Everything that is refused is refused before a page is made or a change begun.
 
 from __future__ import annotations
 
-import asyncio
-import hashlib
 import secrets
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -16,17 +14,21 @@ from typing import Any, Protocol
 from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from harken.errors import KeyRefusedError
 from harken.model.team import KeyScope, Speaker
+from harken.serve.http.bodies import BodyError, read_body
 from harken.serve.http.guard import misdirected
+from harken.text.characters import sha256_of
 
 COOKIE, CSRF_FIELD, OPENING = "harken", "csrf", "/open"
 FORM, CSRF = "harken.form", "harken.csrf"
 LINK_SECONDS, SESSION_SECONDS = 60.0, 12 * 3600.0
-_LONGEST_FORM, _FORM_SECONDS = 256 * 1024, 15.0
+_LONGEST_FORM = 256 * 1024
+_CLOSED = "These pages are closed here. Open them anew with: harken view"
 HEADERS = {
     # htmx asks, and forms are sent, nowhere but here.
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -58,26 +60,26 @@ class Browsers:
         now = self.clock()
         self._links = {key: until for key, until in self._links.items() if until > now}
         key = secrets.token_urlsafe(32)
-        self._links[_hash(key)] = now + LINK_SECONDS
+        self._links[sha256_of(key)] = now + LINK_SECONDS
         return key
 
     def admit(self, key: str) -> str | None:
         """Return a browser's cookie for a link's key, which is worthless from now on; None where it already was."""
-        until = self._links.pop(_hash(key), 0.0)
+        until = self._links.pop(sha256_of(key), 0.0)
         if until <= self.clock():
             return None
-        self._came.add(_hash(key))
+        self._came.add(sha256_of(key))
         cookie = secrets.token_urlsafe(32)
-        self._csrf[_hash(cookie)] = secrets.token_urlsafe(32)
+        self._csrf[sha256_of(cookie)] = secrets.token_urlsafe(32)
         return cookie
 
     def has_come(self, key: str) -> bool:
         """Whether a browser has come by the link of this key."""
-        return _hash(key) in self._came
+        return sha256_of(key) in self._came
 
-    def csrf(self, cookie: str | None) -> str | None:
+    def csrf(self, cookie: str) -> str | None:
         """The token that a browser's forms carry; None where no browser has this cookie."""
-        return self._csrf.get(_hash(cookie)) if cookie else None
+        return self._csrf.get(sha256_of(cookie))
 
 
 @dataclass(slots=True)
@@ -110,12 +112,12 @@ class Sessions:
         now = self.clock()
         self._open = {key: each for key, each in self._open.items() if now - each.used_at < SESSION_SECONDS}
         cookie = secrets.token_urlsafe(32)
-        self._open[_hash(cookie)] = _SignedIn(find, secrets.token_urlsafe(32), now)
+        self._open[sha256_of(cookie)] = _SignedIn(find, secrets.token_urlsafe(32), now)
         return cookie
 
-    def csrf(self, cookie: str | None) -> str | None:
+    def csrf(self, cookie: str) -> str | None:
         """The token that a browser's forms carry; None where none has this cookie, or has not used it for long."""
-        found = self._open.get(_hash(cookie)) if cookie else None
+        found = self._open.get(sha256_of(cookie))
         if found is None or self.clock() - found.used_at >= SESSION_SECONDS:
             return None
         found.used_at = self.clock()
@@ -127,7 +129,7 @@ class Sessions:
         Raises:
             KeyRefusedError: nobody any more.
         """
-        found = self._open.get(_hash(cookie))
+        found = self._open.get(sha256_of(cookie))
         if found is None:
             raise KeyRefusedError
         try:
@@ -138,19 +140,15 @@ class Sessions:
 
     def end(self, cookie: str) -> None:
         """Sign a browser out."""
-        self._open.pop(_hash(cookie), None)
+        self._open.pop(sha256_of(cookie), None)
 
 
 class Admitted(Protocol):
     """Knows the browsers that were let in."""
 
-    def csrf(self, cookie: str | None) -> str | None:
+    def csrf(self, cookie: str) -> str | None:
         """The token that a browser's forms carry; None where it was not let in."""
         ...
-
-
-def _hash(key: str) -> str:
-    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 class Threshold:
@@ -174,7 +172,7 @@ class Threshold:
         host: str | None,
         admit: Callable[[Any], None] = lambda _c: None,
         doors: Collection[str] = (OPENING,),
-        closed: Callable[[], Response] | None = None,
+        closed: Callable[[], Response] = lambda: _refusal(403, _CLOSED),
     ) -> None:
         self._app = app
         self._browsers = browsers
@@ -205,10 +203,9 @@ class Threshold:
         csrf, is_door = None, path in self._doors
         if refused is None and not is_door:
             csrf = self._browsers.csrf(cookie_of(headers))
-            if csrf is None and self._closed is not None:
+            if csrf is None:
                 await self._closed()(scope, receive, send)
                 return
-            refused = (403, "These pages are closed here. Open them anew with: harken view") if csrf is None else None
         if refused is not None:
             await _refusal(*refused)(scope, receive, send)
             return
@@ -216,9 +213,7 @@ class Threshold:
             self._admit(scope.get("client"))
         form: Mapping[str, list[str]] = {}
         if scope["method"] == "POST":
-            form = parse_qs(
-                (await _body(receive)).decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=200
-            )
+            form = await _form(scope, receive)
             shown = form.get(CSRF_FIELD, [""])[0]
             # At a door nobody has one yet: that the form is ours was told by the browser.
             if not is_door and (csrf is None or not secrets.compare_digest(shown.encode(), csrf.encode())):
@@ -254,37 +249,22 @@ def _told(headers: Headers) -> Headers:
     return Headers(raw=[each for each in headers.raw if each[0] != b"origin"]) if is_own else headers
 
 
-def cookie_of(headers: Headers) -> str | None:
-    """The cookie that a browser shows; None where it shows none of ours."""
+def cookie_of(headers: Headers) -> str:
+    """The cookie that a browser shows; empty where it shows none of ours."""
     try:
         found = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
     except CookieError:
-        return None
-    return found.value if found else None
+        return ""
+    return found.value if found else ""
 
 
-def cookie_header(cookie: str, prefix: str, is_secure: bool = False) -> str:
-    """The header that gives a browser its cookie: for these pages alone, never shown to scripts, until it is closed.
-
-    Where the pages came over TLS (`is_secure`), it is sent over TLS alone.
-    """
-    return f"{COOKIE}={cookie}; Path={prefix}/; HttpOnly; SameSite=Strict{'; Secure' if is_secure else ''}"
-
-
-async def _body(receive: Receive) -> bytes:
-    """The body of a form; what is too long or too late is no form, and lacks its token."""
-    parts: list[bytes] = []
+async def _form(scope: Scope, receive: Receive) -> Mapping[str, list[str]]:
+    """The fields that a form sends; what is too long, too late or cut off is no form, and lacks its token."""
     try:
-        async with asyncio.timeout(_FORM_SECONDS):
-            while True:
-                message = await receive()
-                parts.append(message.get("body", b""))
-                if message["type"] != "http.request" or sum(map(len, parts)) > _LONGEST_FORM:
-                    return b""
-                if not message.get("more_body", False):
-                    return b"".join(parts)
-    except TimeoutError:
-        return b""
+        content = await read_body(Request(scope, receive), _LONGEST_FORM)
+    except BodyError:
+        return {}
+    return parse_qs(content.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=200)
 
 
 def _refusal(status: int, reason: str) -> HTMLResponse:

@@ -21,8 +21,8 @@ from harken.engine import Harken
 from harken.errors import HarkenError, NotFoundError, sentence_of
 from harken.log import Log
 from harken.serve.http.guard import status_of
-from harken.serve.viewer import conversations, home, learned, recalls, saved, searching, topics, upkeep
-from harken.serve.viewer.access import CSRF, FORM, OPENING, Browsers, cookie_header
+from harken.serve.viewer import conversations, home, recalls, saved, searching, topics, upkeep
+from harken.serve.viewer.access import COOKIE, CSRF, FORM, OPENING, Browsers
 from harken.serve.viewer.pages import Drawn, Gone, PageJobs, PageMaker, PageMember, PageRequest, Rendered
 from harken.serve.viewer.rendering import make_environment
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _log = Log(__name__)
 
 # In the order of the menu: a room of the pages is a module with its addresses, and its names in the menu.
-_ROOMS = (home, conversations, searching, topics, recalls, saved, learned, upkeep)
+_ROOMS = (home, conversations, searching, topics, recalls, saved, upkeep)
 PAGES: dict[str, PageMaker] = {path: make for room in _ROOMS for path, make in room.PAGES.items()}
 MENU = tuple(entry for room in _ROOMS for entry in room.MENU)
 _TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
@@ -55,16 +55,25 @@ def make_pages(harken: Harken, browsers: Browsers, prefix: str, daemon: Daemon) 
         cookie = browsers.admit(request.query_params.get("key", ""))
         if cookie is None:
             return HTMLResponse(_text(environment, request, _SPENT), 403)
-        # A redirection would still be the foreign page's request, for which a strict cookie is not sent.
-        answer = HTMLResponse(environment.get_template("opened.html").render())
-        answer.headers["set-cookie"] = cookie_header(cookie, prefix)
-        return answer
+        return let_in(environment, prefix, cookie, request)
 
     async def live(_request: Request) -> Response:
         return StreamingResponse(_changes(harken, daemon), media_type="text/event-stream")
 
     own = [Route(OPENING, opening, methods=["GET"]), Route("/live", live, methods=["GET"])]
     return application(environment, prefix, PAGES, asked, own)
+
+
+def let_in(environment: Environment, prefix: str, cookie: str, request: Request) -> Response:
+    """The answer that gives a browser its cookie, for these pages alone and never shown to scripts; it sends it on.
+
+    Not a redirection: that would still be the other site's request, for which a strict cookie is not sent. Where the
+    pages came over TLS, the cookie is sent over TLS alone.
+    """
+    answer = HTMLResponse(environment.get_template("opened.html").render())
+    secure = "; Secure" if request.url.scheme == "https" else ""
+    answer.headers["set-cookie"] = f"{COOKIE}={cookie}; Path={prefix}/; HttpOnly; SameSite=Strict{secure}"
+    return answer
 
 
 def request_of(harken: Harken, request: Request, jobs: PageJobs, member: PageMember | None = None) -> PageRequest:

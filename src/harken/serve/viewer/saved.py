@@ -1,4 +1,4 @@
-"""What was saved on purpose, to be read, corrected and forgotten; and forgetting, with a look at what goes."""
+"""Memories, experiences, values and rules, to be read and corrected; and forgetting, with a look at what goes."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from urllib.parse import urlencode
 
 from harken.errors import NotFoundError, UsageError
 from harken.model.arguments import CATEGORIES
+from harken.model.experiences import DOMAINS
 from harken.serve.viewer.pages import Gone, PageMaker, PageRequest, Rendered, place_of
 
-_LISTED, _TAGS = 40, 24
+_LISTED, _LEARNED, _TAGS = 40, 100, 24
 _AGREED = "forget"
 _SOON_DAYS = 30
 _LISTS = {
@@ -43,17 +44,17 @@ def memories(asked: PageRequest) -> Rendered:
 
 def memory(asked: PageRequest) -> Rendered:
     """Show a memory with those that it replaced, and the one that replaced it."""
-    found = _memory(asked, asked.places["uid"])
+    found = _saved(asked, "memory", asked.places["uid"])
     chain = [found]
     while (above := chain[0]["superseded_by"]) and above not in {each["id"] for each in chain}:
-        chain.insert(0, _memory(asked, above))
+        chain.insert(0, _saved(asked, "memory", above))
     waiting = list(found["supersedes"])
     while waiting:
         uid = waiting.pop(0)
         if uid in {each["id"] for each in chain}:
             continue
         try:
-            chain.append(_memory(asked, uid))
+            chain.append(_saved(asked, "memory", uid))
         except NotFoundError:
             continue
         waiting += chain[-1]["supersedes"]
@@ -62,10 +63,10 @@ def memory(asked: PageRequest) -> Rendered:
     return Rendered("memory.html", facts)
 
 
-def _memory(asked: PageRequest, uid: str) -> dict[str, Any]:
-    found: dict[str, Any] | None = asked.call("show", id=uid)["memory"]
+def _saved(asked: PageRequest, kind: str, uid: str) -> dict[str, Any]:
+    found: dict[str, Any] | None = asked.call("show", id=uid)[kind]
     if found is None:
-        raise NotFoundError(f"{uid} is no memory.")
+        raise NotFoundError(f"{uid} is no {kind}.")
     return found
 
 
@@ -77,7 +78,7 @@ def edit(asked: PageRequest) -> Gone:
     except ValueError:
         raise UsageError("The importance is a number from 0 to 1.") from None
     tags = tuple(tag for tag in (part.strip().lstrip("#") for part in asked.field("tags").split(",")) if tag)
-    before = _memory(asked, uid)
+    before = _saved(asked, "memory", uid)
     asked.command(
         "memory edit",
         id=uid,
@@ -112,6 +113,30 @@ def review(asked: PageRequest) -> Gone:
         raise UsageError("Give a day, or say never.")
     asked.say("memory_review", id=asked.field("id"), by=by, never=when == "never")
     return asked.back
+
+
+def experiences(asked: PageRequest) -> Rendered:
+    """List experiences, of all kinds of work or of one."""
+    domain = asked.query.get("domain")
+    found = asked.call("experiences", domain=domain, limit=_LEARNED)["experiences"]
+    facts = {"title": "Experiences", "experiences": found, "domains": DOMAINS, "domain": domain, "most": _LEARNED}
+    return Rendered("experiences.html", facts)
+
+
+def experience(asked: PageRequest) -> Rendered:
+    """Show the whole story of an experience."""
+    found = _saved(asked, "experience", asked.places["uid"])
+    return Rendered("experience.html", {"title": "An experience", "found": found})
+
+
+def values(asked: PageRequest) -> Rendered:
+    """List values with the experiences that they came of, and rules."""
+    facts = {
+        "title": "Values and rules",
+        "values": asked.call("values", limit=_LEARNED)["values"],
+        "rules": asked.call("rules", everything=True)["rules"],
+    }
+    return Rendered("values.html", facts)
 
 
 def preview(asked: PageRequest) -> Rendered:
@@ -163,6 +188,9 @@ PAGES: dict[str, PageMaker] = {
     "/memories": memories,
     "/memories/due": due,
     "/memories/{uid}": memory,
+    "/experiences": experiences,
+    "/experiences/{uid}": experience,
+    "/values": values,
     "/forget": preview,
     "/forgotten": forgotten,
     "/do/edit": edit,
@@ -170,4 +198,4 @@ PAGES: dict[str, PageMaker] = {
     "/do/review": review,
     "/do/forget": forget,
 }
-MENU = (("Memories", "/memories"),)
+MENU = (("Memories", "/memories"), ("Experiences", "/experiences"), ("Values and rules", "/values"))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from harken.errors import NotFoundError, StoreReadOnlyError, UsageError
-from harken.model.arguments import DEFAULT_AGENT
+from harken.model.arguments import DEFAULT_AGENT, check_limit
 from harken.model.conversations import ProjectIdentity, SavedRecord
 from harken.model.experiences import (
     EXPERIENCE,
@@ -23,6 +23,7 @@ from harken.model.experiences import (
     Outcome,
     RootCause,
     check_experience,
+    check_one_of,
     kept_experience,
     read_experience,
 )
@@ -173,8 +174,8 @@ class Experiences:
             UsageError: a value is missing or not possible, or nothing is suggested.
             NotFoundError: there is none.
         """
-        if status is not None and status not in OUTCOMES:
-            raise UsageError(f"status must be one of {', '.join(OUTCOMES)}, not '{status}'.")
+        if status is not None:
+            check_one_of("status", status, OUTCOMES)
         with self.store.reading() as tx:
             since = read_experience(self._found(tx, uid, directory, agent)).attempted_at
         see_checks(self.store, since)
@@ -235,11 +236,9 @@ class Experiences:
         Raises:
             UsageError: a value is not possible.
         """
-        if not 1 <= limit <= _MOST_LISTED:
-            raise UsageError(f"limit must be from 1 to {_MOST_LISTED}, not {limit}.")
-        known = [status.value for status in ExperienceStatus]
-        if outcome is not None and outcome not in known:
-            raise UsageError(f"outcome must be one of {', '.join(known)}, not '{outcome}'.")
+        check_limit(limit, _MOST_LISTED)
+        if outcome is not None:
+            check_one_of("outcome", outcome, list(ExperienceStatus))
         with self.store.reading() as tx:
             row = None if project is None else project_row(tx, project)
             found = list_experiences(tx, limit, domain=domain, status=outcome, since=since, project_id=row)

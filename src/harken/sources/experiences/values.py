@@ -14,6 +14,7 @@ import numpy as np
 
 from harken.errors import NotFoundError, UsageError
 from harken.jobs.spaces import OpenSpace
+from harken.model.arguments import check_limit
 from harken.model.experience_texts import in_a_sentence
 from harken.model.experiences import (
     AXES,
@@ -28,7 +29,7 @@ from harken.model.experiences import (
     read_experience,
     read_value,
 )
-from harken.providers.clusters import density_clusters, distances, follow, unit, weighted_centroid
+from harken.providers.clusters import density_clusters, distances, follow, weighted_centroid
 from harken.record.recorder import Recorder
 from harken.sources.experiences.experiences import TIER_WEIGHTS
 from harken.storage.ports import Store, StoredSpace, Transaction
@@ -129,8 +130,7 @@ class Values:
             UsageError: the limit is not possible.
             NotFoundError: there is no such cluster.
         """
-        if limit < 1:
-            raise UsageError(f"limit must be at least 1, not {limit}.")
+        check_limit(limit)
         with self.store.reading() as tx:
             one = _cluster(tx, cluster_id)
             known = find_kept(tx, EXPERIENCE, [uid for uid, _ in one.members[:limit]])
@@ -158,7 +158,7 @@ class Values:
                 f"{cluster_id} was found with another embedding model. Find it anew: harken values clusters"
             )
         sentences = [in_a_sentence(read_experience(kept), one.axis) for kept in known.values()]
-        vectors = np.stack([unit(each) for each in reader.embedder.embed_passages([text.strip(), *sentences])])
+        vectors = reader.embedder.embed_passages([text.strip(), *sentences])
         away = distances(vectors, one.centroid)
         of_members = away[1:] if sentences else np.asarray([one.mean_distance])
         nearest = min([one, *others], key=lambda each: float(distances(vectors[:1], each.centroid)[0]))
@@ -221,8 +221,7 @@ class Values:
         """
         if axis is not None:
             check_one_of("axis", axis, AXES)
-        if limit < 1:
-            raise UsageError(f"limit must be at least 1, not {limit}.")
+        check_limit(limit)
         with self.store.reading() as tx:
             found = [read_value(kept) for kept in each_kept(tx, VALUE)]
         return [one for one in reversed(found) if axis in (None, one.axis)][:limit]

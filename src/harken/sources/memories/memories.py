@@ -12,20 +12,18 @@ from pathlib import Path
 from typing import Any
 
 from harken.errors import StoreReadOnlyError, UsageError
-from harken.model.arguments import CATEGORIES, MAX_CONTENT_CHARS, MAX_TAGS
-from harken.model.conversations import ContextItem, Hit, NewEntry, ProjectIdentity, SearchScope, Trust
+from harken.model.arguments import CATEGORIES, MAX_CONTENT_CHARS, MAX_TAGS, check_limit
+from harken.model.conversations import Hit, ProjectIdentity, SearchScope, Trust
 from harken.model.lookups import SearchResult
-from harken.model.views import format_moment
 from harken.record.labels import checked_tags
 from harken.record.project import identify_project
 from harken.record.recorder import Recorder
 from harken.sources.memories.duplicates import SAME, Alike, MeaningComparison, find_alike
 from harken.sources.memories.memory import REVIEW_DAYS, Memory, kept_memory, memory_of
-from harken.sources.source import relevance_of
 from harken.storage.ports import Store, Transaction
 from harken.storage.projects import ensure_project, known_project, project_row
+from harken.storage.records.rows import MEMORY as SOURCE
 from harken.storage.records.rows import (
-    KEPT,
     accessed_times,
     due_memories,
     find_kept,
@@ -35,39 +33,11 @@ from harken.storage.records.rows import (
     standing_memories,
     standing_question,
 )
-from harken.storage.records.rows import MEMORY as SOURCE
 
 DEFAULT_IMPORTANCE = 0.5
 _MOST_FOUND, _MOST_LISTED = 100, 1000
 # Who asks for important ones only gets them from among so many times as many.
 _OVER_FETCH = 5
-
-
-class MemorySource:
-    """A `Source` of saved memories."""
-
-    name = SOURCE
-
-    def entries(self, record: Memory) -> Sequence[NewEntry]:
-        """Its content, weighed by its importance; nothing for one that was superseded."""
-        return KEPT[SOURCE].entries(kept_memory(record))
-
-    def items(self, tx: Transaction, hits: Sequence[Hit]) -> list[ContextItem]:
-        """The memories among what was found."""
-        mine = [hit for hit in hits if hit.entry.source == SOURCE]
-        known = find_kept(tx, SOURCE, [hit.entry.ref_uid for hit in mine])
-        return [_item(memory_of(known[hit.entry.ref_uid]), hit) for hit in mine if hit.entry.ref_uid in known]
-
-
-def _item(memory: Memory, hit: Hit) -> ContextItem:
-    content = f"**Memory**: {memory.content}\n*Category: {memory.category}, Importance: {memory.importance:g}*"
-    metadata = {
-        "id": memory.uid,
-        "category": memory.category,
-        "importance": memory.importance,
-        "created_at": format_moment(memory.created_at),
-    }
-    return ContextItem(SOURCE, content, relevance_of(hit), metadata)
 
 
 def checked_content(content: str) -> str:
@@ -197,7 +167,7 @@ class Memories:
             UsageError: a limit is passed.
             NotFoundError: there is no such project.
         """
-        _check_limit(limit, _MOST_LISTED)
+        check_limit(limit, _MOST_LISTED)
         wanted = set(checked_tags(tags))
         with self.store.reading() as tx:
             project_id = None if project is None else project_row(tx, project)
@@ -238,7 +208,7 @@ class Memories:
             UsageError: the limit is not from 1 to 100, or another argument is not possible.
             NotFoundError: there is no such project.
         """
-        _check_limit(limit, _MOST_FOUND)
+        check_limit(limit, _MOST_FOUND)
         least = checked_importance(min_importance)
         facets = [f"tag:{tag}" for tag in checked_tags(tags)]
         if category is not None:
@@ -430,8 +400,3 @@ def _with_superseded(tx: Transaction, uids: Sequence[str]) -> list[str]:
 def _joined(*words: Sequence[str]) -> tuple[str, ...]:
     """All of them in their order, each once."""
     return tuple(dict.fromkeys(word for some in words for word in some))
-
-
-def _check_limit(limit: int, most: int) -> None:
-    if not 1 <= limit <= most:
-        raise UsageError(f"limit must be from 1 to {most}, not {limit}.")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from harken.errors import ConfigError, NotFoundError, UsageError
 from harken.model.conversations import Role, SavedRecord, Trust
-from harken.model.views import PlaceView, TopicView, format_moment
+from harken.model.views import DigestLineView, DigestTopicView, PlaceView, TopicView, format_moment, view_of
 from harken.record.recorder import Recorder
 from harken.storage.overview import read_titles
 from harken.storage.ports import Store
@@ -72,22 +72,9 @@ class Topic:
 
     def view(self, titles: Mapping[str, str] | None = None) -> TopicView:
         """The topic as JSON, its members with their titles where these are given."""
-        return TopicView(
-            id=self.uid,
-            name=self.name,
-            words=list(self.words),
-            named_by=self.named_by,
-            updated_at=format_moment(self.updated_at),
-            conversations=[
-                {
-                    "id": each.conversation_uid,
-                    "x": each.x,
-                    "y": each.y,
-                    "title": (titles or {}).get(each.conversation_uid),
-                }
-                for each in self.members
-            ],
-        )
+        named = titles or {}
+        places = [each.view(named.get(each.conversation_uid)) for each in self.members]
+        return view_of(TopicView, self, updated_at=format_moment(self.updated_at), conversations=places)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +87,10 @@ class DigestLine:
     decided: str
     open: str
 
+    def view(self) -> DigestLineView:
+        """The line as JSON."""
+        return view_of(DigestLineView, self, at=format_moment(self.at))
+
 
 @dataclass(frozen=True, slots=True)
 class DigestTopic:
@@ -107,6 +98,10 @@ class DigestTopic:
 
     topic: Topic
     lines: tuple[DigestLine, ...]
+
+    def view(self) -> DigestTopicView:
+        """The topic as JSON, with what its conversations came to."""
+        return view_of(DigestTopicView, self.topic, conversations=[line.view() for line in self.lines])
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import cast
 
 from harken.errors import NotFoundError, UsageError
-from harken.model.arguments import DEFAULT_LIMIT, MAX_LIMIT, MOST_COMMITS
+from harken.model.arguments import DEFAULT_LIMIT, MAX_LIMIT, MOST_COMMITS, check_limit
 from harken.model.conversations import ContextItem, Hit, NewEntry
 from harken.model.views import CommitsView
 from harken.model.workspace import Addition, Commit
@@ -207,8 +207,7 @@ class CommitIndex(WorkspaceIndex):
             UsageError: there is no repository, or the limit is not possible.
             GitError: git refuses.
         """
-        if limit < 1:
-            raise UsageError(f"limit must be at least 1, not {limit}.")
+        check_limit(limit)
         repository, store = _repository(path), self.recorder.store
         report = report if report is not None else CommitReport()
         boundary = repository.boundary()
@@ -268,8 +267,7 @@ class CommitIndex(WorkspaceIndex):
             UsageError: it lies in no repository, or the limit is not possible.
             NotFoundError: the repository's commits are not indexed.
         """
-        if limit < 1:
-            raise UsageError(f"limit must be at least 1, not {limit}.")
+        check_limit(limit)
         repository, name = _locate(path)
         with self.recorder.store.reading() as tx:
             return rows.file_history(tx, _project(tx, repository), name, limit)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -129,15 +130,11 @@ class TestConversations:
         assert ExtractiveSummarizer().segment(exchanges).text == " ".join(PIPES[:2])
 
     def test_a_conversation_of_a_year_is_sampled(self) -> None:
-        sizes: list[int] = []
-
-        def embed(texts: Sequence[str]) -> Vectors:
-            sizes.append(len(texts))
-            return _axes(texts)
-
         exchanges = [_exchange(f"Question number {number} about pipes?") for number in range(1000)]
-        assert "number 0 " in ExtractiveSummarizer(embed).segment(exchanges).text
-        assert sizes == [60]
+        chosen = [int(number) for number in re.findall(r"number (\d+)", ExtractiveSummarizer().segment(exchanges).text)]
+        assert len(chosen) == 3
+        assert chosen[0] == 0
+        assert set(chosen) <= {place * 999 // 59 for place in range(60)}
 
 
 class TestTools:

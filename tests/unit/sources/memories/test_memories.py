@@ -10,7 +10,7 @@ import pytest
 from harken.engine import Harken
 from harken.errors import NotFoundError, UsageError
 from harken.model.conversations import NewEntry, SearchScope, Trust
-from harken.sources.memories.memories import MemorySource
+from harken.sources.searches import MEMORIES
 from harken.storage.entries import RecordHead, add_record_entries
 from harken.testing.models import HashingEmbedder
 
@@ -48,7 +48,7 @@ def test_a_memory_is_saved_found_and_shown_with_all_it_has(harken: Harken, tmp_p
     assert (hit.entry.source, hit.entry.ref_uid, hit.entry.trust) == ("memory", saved.memory.uid, Trust.OWNER)
     assert {reason.name: reason.value for reason in hit.reasons}["importance"] == pytest.approx(1.16)
     with harken.store.reading() as tx:
-        [item] = MemorySource().items(tx, [hit])
+        [item] = MEMORIES.items(tx, [hit])
     assert item.content == "**Memory**: We store sessions in Redis\n*Category: decision, Importance: 0.9*"
     assert item.source == "memory"
     assert 0 < item.relevance <= 1
@@ -56,7 +56,6 @@ def test_a_memory_is_saved_found_and_shown_with_all_it_has(harken: Harken, tmp_p
     assert item.metadata == {"id": saved.memory.uid, "category": "decision", "importance": 0.9, "created_at": created}
     [found] = harken.memories.search("redis sessions", category="decision", tags=["redis"], project="house")
     assert found.memory == saved.memory
-    assert MemorySource().entries(saved.memory)[0].facets == ("category:decision", "tag:cache", "tag:redis")
 
 
 def test_the_items_of_a_context_leave_out_what_is_gone(harken: Harken) -> None:
@@ -65,7 +64,7 @@ def test_the_items_of_a_context_leave_out_what_is_gone(harken: Harken) -> None:
     hits = harken.search("zebra").hits
     harken.memories.forget([gone.uid])
     with harken.store.reading() as tx:
-        assert MemorySource().items(tx, hits) == []
+        assert MEMORIES.items(tx, hits) == []
     assert len(hits) == 2
 
 

@@ -11,11 +11,11 @@ import pytest
 from sqlalchemy import URL
 
 from crews import crew
-from harken.engine.members import hash_of
 from harken.model.team import Access, AuditEntry
 from harken.storage.migrations import HEAD
 from harken.storage.postgres.store import migrate
 from harken.storage.team.tables import TEAM_TABLES
+from harken.text.characters import sha256_of
 from postgres_server import PostgresServer
 
 Rows = list[tuple[object, ...]]
@@ -63,7 +63,7 @@ def test_a_role_sees_the_rows_of_the_team_that_its_transaction_is_bound_to(datab
 
 def test_a_key_shows_its_own_row_and_nothing_else(database: Walled) -> None:
     login, keys = database
-    shown = hash_of(keys["south"])
+    shown = sha256_of(keys["south"])
     assert _seen(login, "team_keys", key=shown) == [("south",)]
     assert _seen(login, "team_keys", key=shown[:-1]) == []
     for table in set(TEAM_TABLES) - {"team_keys"}:
@@ -72,13 +72,13 @@ def test_a_key_shows_its_own_row_and_nothing_else(database: Walled) -> None:
 
 def test_a_role_writes_into_no_other_team(database: Walled) -> None:
     login, keys = database
-    for setting, value in (("harken.tenant", "north"), ("harken.key", hash_of(keys["south"]))):
+    for setting, value in (("harken.tenant", "north"), ("harken.key", sha256_of(keys["south"]))):
         with psycopg.connect(login.render_as_string(hide_password=False)) as connection:
             connection.execute("SELECT set_config(%s, %s, true)", (setting, value))
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 connection.execute("INSERT INTO team_groups (team, id, name) VALUES ('south', 'x', 'x')")
     with psycopg.connect(login.render_as_string(hide_password=False)) as connection:
-        connection.execute("SELECT set_config('harken.key', %s, true)", (hash_of(keys["south"]),))
+        connection.execute("SELECT set_config('harken.key', %s, true)", (sha256_of(keys["south"]),))
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             connection.execute("UPDATE team_keys SET scopes = '[]'")
 
