@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import MISSING, dataclass, fields
 from types import NoneType
-from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 SECTIONS = ("user", "agent")
 MODES = ("hybrid", "keyword", "semantic")
@@ -20,13 +20,11 @@ DEFAULT_AGENT = "agent"
 CATEGORIES = ("preference", "fact", "event", "workflow", "context", "error", "decision")
 MAX_CONTENT_CHARS, MAX_TAGS = 10_000, 20
 _LEAST_ID_CHARS = 6
-_T = TypeVar("_T")
 
 
-def several(given: Iterable[_T]) -> list[_T]:
+def several(given: Iterable[Any]) -> list[Any]:
     """The values of a list; a text that stands alone is one, where Python would take each of its characters for one."""
-    lone: Any = given
-    return [lone] if isinstance(given, str) else list(given)
+    return [given] if isinstance(given, str) else list(given)
 
 
 @dataclass(frozen=True, slots=True)
