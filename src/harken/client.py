@@ -18,7 +18,7 @@ from uuid import uuid4
 import httpx
 
 from harken import __version__
-from harken.errors import EndpointError
+from harken.errors import EndpointError, UsageError
 from harken.model.arguments import arguments_of
 from harken.serve.operations.operation import AnyOperation, Effect
 from harken.serve.operations.registry import TEAM_OPERATIONS
@@ -49,7 +49,11 @@ class ApiError(EndpointError):
 class _Client:
     """What both clients share: how a request is made, when it is sent again, what becomes of its answer."""
 
-    def __init__(self, key: str, space: str | None, attempts: int) -> None:
+    def __init__(self, url: str, key: str, space: str | None, attempts: int) -> None:
+        if not url.startswith(("https://", "http://")):
+            raise UsageError(f"'{url}' is no address of a server. Give one like https://memory.example.org")
+        if not (key := key.strip()).isascii() or not key:
+            raise UsageError("Without a key nobody is answered. It begins with hk_: harken key create")
         self._headers = {"authorization": f"Bearer {key}", "user-agent": f"harken-client/{__version__}"}
         self._space = space
         self._attempts = attempts
@@ -116,7 +120,7 @@ class HarkenClient(_Client):
         timeout_seconds: float = 30.0,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        super().__init__(key, space, attempts)
+        super().__init__(url, key, space, attempts)
         self._http = httpx.Client(base_url=url, timeout=timeout_seconds, transport=transport)
 
     def call(self, verb: str, **given: Any) -> dict[str, Any]:
@@ -169,7 +173,7 @@ class AsyncHarkenClient(_Client):
         timeout_seconds: float = 30.0,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        super().__init__(key, space, attempts)
+        super().__init__(url, key, space, attempts)
         self._http = httpx.AsyncClient(base_url=url, timeout=timeout_seconds, transport=transport)
 
     async def call(self, verb: str, **given: Any) -> dict[str, Any]:

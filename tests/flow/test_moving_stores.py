@@ -9,6 +9,7 @@ import pytest
 
 from harken.engine import Harken
 from harken.model.conversations import ExchangeStatus, MessageType, Trust
+from harken.model.lookups import RuleState
 from harken.testing import HashingEmbedder
 from harken.testing.store_conformance.asking import differing_traits
 
@@ -85,6 +86,30 @@ def test_from_a_file_to_another_store_and_back_gives_the_same_export(tmp_path: P
             assert store.maintenance.projects() == first.maintenance.projects()
             assert store.maintenance.status().counts == first.maintenance.status().counts
             assert store.maintenance.status().redactions == first.maintenance.status().redactions
+
+
+def test_what_was_decided_about_rules_comes_along(tmp_path: Path, between: str) -> None:
+    with (
+        opened(tmp_path / "first") as first,
+        opened(tmp_path / "other", store=between) as other,
+        opened(tmp_path / "stranger") as stranger,
+    ):
+        first.record_message("plan", "user", "Always answer in metric units.")
+        first.record_message("plan", "user", "From now on call me Sam.")
+        name, units = first.rules.list()
+        first.rules.drop(name.uid)
+        first.rules.confirm(units.uid)
+        assert carried(first, other, tmp_path / "there.jsonl") == 2
+        assert export_of(other) == export_of(first)
+        decided = [(rule.uid, rule.state) for rule in other.rules.list(everything=True)]
+        assert decided == [(name.uid, RuleState.DROPPED), (units.uid, RuleState.CONFIRMED)]
+        # What is decided here afterwards is newer than what the file says.
+        other.rules.confirm(name.uid)
+        assert carried(first, other, tmp_path / "again.jsonl") == 0
+        assert [rule.uid for rule in other.rules.list()] == [name.uid, units.uid]
+        # A stranger decides nothing for anybody.
+        assert stranger.import_transcripts("jsonl", [tmp_path / "there.jsonl"]).left_core == 2
+        assert {rule.state for rule in stranger.rules.list(everything=True)} == {RuleState.FOUND}
 
 
 def test_what_came_as_a_strangers_first_is_whole_once_it_is_said_to_be_ones_own(tmp_path: Path, between: str) -> None:

@@ -87,6 +87,8 @@ def test_a_team_of_two_from_nothing(cli: CommandLine, owner: URL) -> None:
     late = cli("--store", text_of(owner), "team", "init", "dan", "--role", ROLE).out
     assert "\ndan: hk_" in late
     assert "dan (manages" not in late
+    # Its login was there before, as where somebody has made it by hand: how to use it is said, for no file does.
+    assert f"The server's login, with the password that it has: HARKEN_STORE=postgresql://{ROLE}" in late
     with serving(cli) as server:
         assert server.ask(made["keys"]["bob"], "whoami").json()["principal"]["name"] == "bob"
 

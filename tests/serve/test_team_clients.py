@@ -16,7 +16,7 @@ import pytest
 from test_team_access import tool
 
 from harken.client import ApiError, AsyncHarkenClient, HarkenClient
-from harken.errors import EndpointError
+from harken.errors import EndpointError, UsageError
 from harken.serve.operations.registry import TEAM_OPERATIONS
 from team_server import Served, listening, serving_team
 
@@ -49,6 +49,20 @@ def test_each_verb_is_a_method_of_both_clients() -> None:
         assert callable(getattr(AsyncHarkenClient, name))
     own = {name for name, _ in inspect.getmembers(HarkenClient, callable) if not name.startswith("_")}
     assert own == {*TEAM_OPERATIONS, "call", "pages", "close", "in_space"}
+
+
+@pytest.mark.parametrize("client", [HarkenClient, AsyncHarkenClient])
+def test_an_address_or_a_key_that_is_none_is_said_at_once(client: type[HarkenClient | AsyncHarkenClient]) -> None:
+    with pytest.raises(UsageError, match="'localhost:4275' is no address of a server"):
+        client("localhost:4275", "hk_1")
+    for key in ("", "\n", "hk_…"):
+        with pytest.raises(UsageError, match="Without a key nobody is answered"):
+            client("http://localhost:4275", key)
+
+
+def test_a_key_may_come_with_the_line_break_of_its_file(address: str, served: Served) -> None:
+    with HarkenClient(address, f"{served.keys['bob']}\n") as harken:
+        assert harken.whoami()["principal"]["name"] == "bob"
 
 
 def test_a_blocking_client_records_recalls_and_pages(address: str, served: Served) -> None:

@@ -87,6 +87,28 @@ def test_each_sees_their_own(served: Served) -> None:
     assert {"memories", "search"} <= {line["verb"] for line in lines}
 
 
+def test_what_stands_in_a_shared_space_is_read_and_says_so(served: Served) -> None:
+    said = served.verb(
+        "ann", "record", {"conversation": "farm", "role": "user", "text": "The well is deep."}, harken_space="shared"
+    ).json()
+    served.verb("ann", "remember", {"content": "The pump is old."}, harken_space="shared")
+    bob = Browser(served)
+    bob.sign_in(served.keys["bob"])
+    [saved] = served.verb("bob", "memories").json()["memories"]
+    talk, message = f"/view/conversations/{said['conversation_id']}", f"/view/messages/{said['id']}"
+    for path in (talk, message, f"/view/memories/{saved['id']}", "/view/conversations", "/view/memories"):
+        page = bob.get(path)
+        assert (page.status_code, "space shared, said by ann" in page.text) == (200, True), path
+        # Forms change one's own space alone.
+        assert "forget…" not in page.text
+        assert "/do/edit" not in page.text
+        assert "/do/tag" not in page.text
+    assert "space shared, said by ann" in bob.get("/view/search?q=well").text
+    own = served.verb("bob", "record", {"conversation": "log", "role": "user", "text": "Say it twice."}).json()
+    page = bob.get(f"/view/conversations/{own['conversation_id']}").text
+    assert ("forget all of it…" in page, "/do/tag" in page, "space bob" in page) == (True, True, False)
+
+
 def test_a_form_carries_the_pages_token_and_what_the_key_may_not_is_refused(served: Served) -> None:
     made = served.verb("bob", "remember", {"content": "The quay floods."}).json()["id"]
     reader = Browser(served)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from harken.engine.parts import Parts
 from harken.errors import NotFoundError, UsageError
+from harken.model.arguments import several
 from harken.model.conversations import ExchangeStatus, Message, MessageType, Role, SearchScope, Segment, Trust
 from harken.model.lookups import SearchResult
 from harken.record.ids import conversation_uid
@@ -157,7 +158,7 @@ class Harken(Parts):
         known = self.transcript_formats()
         if format_name not in known:
             raise UsageError(f"There is no format '{format_name}'. Formats: {', '.join(known)}")
-        places = [Path(path).expanduser() for path in paths]
+        places = [Path(path).expanduser() for path in several(paths)]
         if missing := [place for place in places if not place.exists()]:
             raise UsageError(f"{missing[0]} does not exist.")
         importer = Importer(self.recorder, progress, self.maintenance.forget, as_mine, is_live, self.spaces.here)
@@ -210,7 +211,7 @@ class Harken(Parts):
         found = self.chats.session(session, channel) if isinstance(session, str) else session
         options: dict[str, Any] = {"budget_tokens": budget_tokens, "include_untrusted": include_untrusted}
         options["directory"] = directory
-        return self.chats.build(found, pending, is_subagent, task_name, system_prompt=system_prompt, **options)
+        return self.chats.build(found, several(pending), is_subagent, task_name, system_prompt=system_prompt, **options)
 
     def assemble_context(
         self,

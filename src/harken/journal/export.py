@@ -19,6 +19,7 @@ from harken.errors import ExportError
 from harken.journal.derived import Derived, MadeSummary, MadeVector, derived_from_fields, derived_of, fields_of
 from harken.journal.lines import event_from_fields, line_from_event
 from harken.journal.staging import new_file
+from harken.model.arguments import SECTIONS
 from harken.model.conversations import (
     CORE_MEMORY,
     KEPT_FOLDERS,
@@ -35,11 +36,13 @@ from harken.model.conversations import (
     Tombstone,
     Trusted,
 )
+from harken.model.lookups import RuleState
 from harken.model.marks import Rated
 from harken.storage.conversations import count_all
 from harken.storage.enrichment.segments import RollingSummary
 from harken.storage.events import events_of, known_conversations
 from harken.storage.ports import Store
+from harken.storage.records.rules import RULES
 from harken.storage.vectors import answering_space
 from harken.text.characters import sound_value
 
@@ -50,6 +53,7 @@ _ID_FIELDS = ("uid", "conversation_uid", "segment_uid", "exchange_uid", "parent_
 # Who forgets a conversation of such a name would forget all memories with it.
 _RESERVED = frozenset({CORE_MEMORY, *KEPT_FOLDERS.values()})
 _HEADER_BYTES = 1000
+_DECIDED = frozenset(RuleState)
 _MOST = 2**31 - 1
 # What is said afterwards finds room behind it.
 _LAST_POSITION = 2**52
@@ -188,7 +192,8 @@ def _fields(line: bytes) -> dict[str, Any]:
 def _fault(event: Event) -> str:
     """Name what an export may not bring, though a line can say it; empty where all is well."""
     if isinstance(event, CoreFact):
-        return "" if event.section in ("user", "agent") and event.key and event.value else "a core memory that is none"
+        is_known = event.value in _DECIDED if event.section == RULES else event.section in SECTIONS
+        return "" if is_known and event.key and event.value else "a core memory that is none"
     ids = [value for name in _ID_FIELDS if (value := getattr(event, name, None)) is not None]
     if not all(_ID.fullmatch(value) for value in ids):
         return "an id is none"

@@ -6,7 +6,7 @@ more than the standard library, so that the command line can tell of an operatio
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import MISSING, dataclass, fields
 from types import NoneType
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
@@ -33,6 +33,11 @@ def check_limit(limit: int, most: int | None = None) -> None:
     if limit < 1 or (most is not None and limit > most):
         bounds = "at least 1" if most is None else f"from 1 to {most}"
         raise UsageError(f"limit must be {bounds}, not {limit}.")
+
+
+def several(given: Iterable[Any]) -> list[Any]:
+    """The values of a list; a text that stands alone is one, where Python would take each of its characters for one."""
+    return [given] if isinstance(given, str) else list(given)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from harken.errors import NotFoundError, UsageError
-from harken.model.arguments import MAX_TAGS
+from harken.model.arguments import MAX_TAGS, several
 from harken.model.conversations import Labelled, ProjectIdentity
 from harken.model.views import LabelView, view_of
 from harken.record.project import identify_project
@@ -25,7 +25,7 @@ def checked_tags(tags: Iterable[str]) -> tuple[str, ...]:
     Raises:
         UsageError: there are too many, or one is too long.
     """
-    clean = tuple(dict.fromkeys(flat for tag in tags if (flat := " ".join(tag.split()))))
+    clean = tuple(dict.fromkeys(flat for tag in several(tags) if (flat := " ".join(tag.split()))))
     if len(clean) > MAX_TAGS:
         raise UsageError(f"There may be at most {MAX_TAGS} tags, not {len(clean)}.")
     longest = max(clean, key=len, default="")
@@ -75,7 +75,7 @@ class Labels:
             NotFoundError: there is no such conversation.
             UsageError: a limit is passed.
         """
-        new, gone = checked_tags(self.recorder.clean(list(add))), set(checked_tags(remove))
+        new, gone = checked_tags(self.recorder.clean(several(add))), set(checked_tags(remove))
         return self._change(
             conversation,
             lambda _tx, said: replace(said, tags=checked_tags(tag for tag in (*said.tags, *new) if tag not in gone)),

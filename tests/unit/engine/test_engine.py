@@ -41,6 +41,20 @@ class TestRecording:
         (hit,) = harken.search("zebras").hits
         assert (hit.entry.ref_uid, hit.entry.author, hit.entry.text) == (message.uid, "Ada", "where are the zebras?")
 
+    def test_a_lone_text_is_one_value_where_a_list_is_asked_for(self, harken: Harken, tmp_path: Path) -> None:
+        context = harken.build_context("talk", "where are the zebras?")
+        assert [message.content for message in context.messages] == ["where are the zebras?"]
+        saved = harken.memories.add("Zebras graze at dawn.", tags="herd").memory
+        assert saved.tags == ("herd",)
+        assert harken.memories.edit(saved.uid, tags="striped").tags == ("striped",)
+        assert [found.uid for found in harken.memories.list(tags="striped")] == [saved.uid]
+        harken.record_message("talk", "user", "a zebra")
+        assert harken.labels.tag("talk", "zoo").tags == ("zoo",)
+        assert harken.labels.tag("talk", remove="zoo").tags == ()
+        file = tmp_path / "talk.jsonl"
+        file.write_text('{"conversation": "c", "role": "user", "content": "Giraffes too."}\n')
+        assert harken.import_transcripts("jsonl", str(file)).added == 1
+
     def test_it_survives_the_process(self, harken: Harken, home: Path) -> None:
         message = harken.record_message("talk", "user", "a zebra", metadata={"mood": ["good"]})
         harken.close()

@@ -167,6 +167,8 @@ def test_a_message_that_cannot_be_one_is_refused_by_its_line(place: RecordedHome
         {"event": "tombstone", "id": "t", "conversation": "c", "kind": "conversation", "at": "2023-05-08T12:00:00Z"},
         {"event": "tombstone", "id": "t", "conversation": "c", "kind": "project", "at": "2023-05-08T12:00:00Z"},
         {"event": "title", "conversation": "c", "title": "t", "at": "2023-05-08T12:00:00Z"},
+        {"event": "core", "section": "rules", "key": "m.0", "value": "adored", "at": "2023-05-08T12:00:00Z"},
+        {"event": "core", "section": "laws", "key": "m.0", "value": "dropped", "at": "2023-05-08T12:00:00Z"},
         {
             "event": "conversation",
             **{"id": "c", "channel": "x", "at": "2023-05-08T12:00:00Z"},

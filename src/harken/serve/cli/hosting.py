@@ -46,8 +46,9 @@ def init(session: CommandSession, names: tuple[str, ...], role: str, as_json: bo
     lines.append("Keys are not shown again. The team's very first member manages it." if done.keys else nobody)
     if done.settings_file:
         lines.append(f"Store and team stand in {done.settings_file}. Serve it: harken serve --team")
-    elif done.is_role_new:
-        lines.append(f"The server's login, not shown again: HARKEN_STORE={done.store} HARKEN_TENANT={done.team}")
+    else:
+        said = "not shown again" if done.is_role_new else "with the password that it has"
+        lines.append(f"The server's login, {said}: HARKEN_STORE={done.store} HARKEN_TENANT={done.team}")
     session.tell(as_json, done.view(), *lines)
 
 

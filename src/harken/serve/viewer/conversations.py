@@ -54,7 +54,9 @@ def conversation(asked: PageRequest) -> Rendered:
     uid = asked.places["uid"]
     found = asked.call("read_conversation", id=uid, offset=asked.query.get("offset"), limit=_READ)
     recalls = _by_prompt(found)
-    offset = found["offset"]
+    offset, whole = found["offset"], found["conversation"]["id"]
+    # What stands in another space than the reader's own is read here, and changed where that space is named.
+    is_own = found["conversation"]["origin"] is None
     return Rendered(
         "conversation.html",
         {
@@ -64,8 +66,8 @@ def conversation(asked: PageRequest) -> Rendered:
             "recalls": recalls,
             "events": EVENTS,
             "marked": uid,
-            "label": asked.harken.labels.show(found["conversation"]["id"]).view(),
-            "suggested": asked.command("tag suggest", on=found["conversation"]["id"])["suggested"],
+            "label": asked.harken.labels.show(whole).view() if is_own else None,
+            "suggested": asked.command("tag suggest", on=whole)["suggested"] if is_own else (),
             "projects": asked.harken.maintenance.projects(),
             "earlier": asked.other(offset=max(0, offset - _READ)) if offset else None,
             "later": asked.other(offset=found["next_offset"]) if found["next_offset"] else None,

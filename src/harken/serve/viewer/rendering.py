@@ -11,6 +11,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from harken.model.provenance import Provenance
 from harken.serve.viewer.pages import place_of
 from harken.text.characters import legible
 from harken.text.shown import counted, one_line, readable_age, readable_bytes, short_key
@@ -50,6 +51,7 @@ def make_environment(prefix: str, menu: Sequence[tuple[str, str]]) -> Environmen
         "size": readable_bytes,
         "line": one_line,
         "short": short_key,
+        "provenance": lambda origin: Provenance.of(origin).label,
         "dollars": lambda value: f"${value:,.2f}" if not value or value >= 0.01 else f"${value:,.4f}",
         "percent": lambda value: f"{min(1.0, max(0.0, value)) * 100:.1f}",
     }

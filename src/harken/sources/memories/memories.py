@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from harken.errors import StoreReadOnlyError, UsageError
-from harken.model.arguments import CATEGORIES, MAX_CONTENT_CHARS, MAX_TAGS, check_limit
+from harken.model.arguments import CATEGORIES, MAX_CONTENT_CHARS, MAX_TAGS, check_limit, several
 from harken.model.conversations import Hit, ProjectIdentity, SearchScope, Trust
 from harken.model.lookups import SearchResult
 from harken.record.labels import checked_tags
@@ -137,7 +137,7 @@ class Memories:
             UsageError: a limit is passed.
         """
         text = checked_content(self.recorder.clean(content))
-        kind, own_tags = checked_category(category), checked_tags(self.recorder.clean(list(tags)))
+        kind, own_tags = checked_category(category), checked_tags(self.recorder.clean(several(tags)))
         weight = None if importance is None else checked_importance(importance)
         project = project or identify_project(directory)
         # Before the write lock, since a model may take its time; what comes in between is known by its words.
@@ -246,7 +246,7 @@ class Memories:
         if importance is not None:
             changes["importance"] = checked_importance(importance)
         if tags is not None:
-            changes["tags"] = checked_tags(self.recorder.clean(list(tags)))
+            changes["tags"] = checked_tags(self.recorder.clean(several(tags)))
         if not changes:
             raise UsageError("Nothing to change. Give a content, a category, an importance or tags.")
         with self.recorder.saving(SOURCE) as records:
