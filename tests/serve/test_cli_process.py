@@ -36,6 +36,12 @@ COMMANDS = (
 )
 
 
+@pytest.fixture
+def cli(cli: CommandLine) -> CommandLine:
+    """Whose commands have a process each: these tests are what is claimed of such."""
+    return replace(cli, apart=True)
+
+
 def test_the_module_and_the_console_script_are_the_same_program(cli: CommandLine) -> None:
     version = replace(cli, cold=True)("--version").out
     assert version == f"harken, version {__version__}\n"
