@@ -29,7 +29,7 @@ TIMEOUT_SECONDS = 120
 FORKS = sys.platform == "linux"
 _KEPT = ("PATH", "SYSTEMROOT", "TMPDIR", "XDG_RUNTIME_DIR", "SSL_CERT_FILE", *MEASURED)
 # Which start processes or take over their own; the rest are run in that of the tests.
-_OF_PROCESSES = {"hook", "install", "mcp", "serve", "setup", "uninstall", "view"}
+_OF_PROCESSES = {"hook", "mcp", "serve", "view"}
 _IMPORTED = """
 import json, sys
 sys.argv = ["harken", *{words}]
