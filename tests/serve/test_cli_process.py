@@ -53,6 +53,18 @@ def test_the_module_and_the_console_script_are_the_same_program(cli: CommandLine
     assert done.stdout.decode() == version
 
 
+@pytest.mark.parametrize(
+    "words",
+    [("--help",), ("list",), ("show", "1", "--json"), ("search", "tomato"), ("search",), ("list", "--agent", "x")],
+)
+def test_where_most_tests_run_a_command_it_says_what_it_says_in_a_process(
+    stocked: CommandLine, words: tuple[str, ...]
+) -> None:
+    here, apart = stocked.run(*words), replace(stocked, apart=True).run(*words)
+    assert (here.returncode, here.stdout, here.stderr) == (apart.returncode, apart.stdout, apart.stderr)
+    assert here.stdout or here.stderr
+
+
 @pytest.mark.no_home
 def test_every_command_explains_itself(cli: CommandLine) -> None:
     overview = cli("--help").out
