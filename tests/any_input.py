@@ -9,6 +9,9 @@ import schemathesis
 from hypothesis import HealthCheck, Phase, settings
 from schemathesis.checks import load_all_checks
 from schemathesis.generation.hypothesis.builder import HypothesisTestConfig, HypothesisTestMode, create_test
+from schemathesis.python.asgi import ASGIClient, get_client
+from schemathesis.schemas import BaseSchema
+from starlette.types import ASGIApp
 
 
 def routes_of(document: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -16,20 +19,25 @@ def routes_of(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [(path, method) for path, methods in document["paths"].items() for method in methods]
 
 
+def schema_of(document: Mapping[str, Any]) -> BaseSchema:
+    """A document of routes as it is read once for all of them."""
+    load_all_checks()
+    return schemathesis.openapi.from_dict(dict(document))
+
+
 def try_route(
-    document: Mapping[str, Any],
+    schema: BaseSchema,
     route: tuple[str, str],
-    check: Callable[[schemathesis.Case], None],
+    app: ASGIApp,
+    check: Callable[[schemathesis.Case, ASGIClient], None],
     most: int,
     is_drawn_alone: bool = False,
 ) -> None:
-    """Check a route's answers to what its document makes, unless that is left out, and to `most` cases that are drawn.
+    """Check a route's answers to what its schema makes, unless that is left out, and to `most` cases that are drawn.
 
     As `schema.parametrize` does; but that makes the cases while tests are collected, which each process of a run does
     with all of them: it took two fifths of collecting.
     """
-    load_all_checks()
-    schema = schemathesis.openapi.from_dict(dict(document))
     path, method = route
     drawn = settings(
         max_examples=most,
@@ -41,8 +49,11 @@ def try_route(
 
     @drawn
     def test(case: schemathesis.Case) -> None:
-        check(case)
+        check(case, client)
 
     modes = [mode for mode in HypothesisTestMode if not is_drawn_alone or mode is not HypothesisTestMode.COVERAGE]
     config = HypothesisTestConfig(project=schema.config, modes=modes)
-    create_test(operation=schema[path][method.upper()], test_func=test, config=config)()
+    with get_client(app) as client:
+        # Else it looks for proxies among the variables of the environment, twice for each answer.
+        client.trust_env = False
+        create_test(operation=schema[path][method.upper()], test_func=test, config=config)()

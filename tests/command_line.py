@@ -1,4 +1,7 @@
-"""The real command line in a process of its own, with a scrubbed environment and a home that is thrown away."""
+"""The real command line, with a scrubbed environment and a home that is thrown away.
+
+In a process of its own where the command, its environment or a test's claim is about that, else in this one.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,16 @@ import os
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from command_here import run_here
 from warm_start import MEASURED, WarmProcess, WarmStart
 
 PYTHON = (sys.executable, "-m", "harken")
@@ -22,6 +28,8 @@ TIMEOUT_SECONDS = 120
 # Elsewhere a process that forks without starting a new program may crash in a system library.
 FORKS = sys.platform == "linux"
 _KEPT = ("PATH", "SYSTEMROOT", "TMPDIR", "XDG_RUNTIME_DIR", "SSL_CERT_FILE", *MEASURED)
+# Which start processes or take over their own; the rest are run in that of the tests.
+_OF_PROCESSES = {"hook", "mcp", "serve", "view"}
 _IMPORTED = """
 import json, sys
 sys.argv = ["harken", *{words}]
@@ -53,12 +61,14 @@ class CommandLine:
     Attributes:
         person: what `~` is; nothing of the real one is ever seen.
         settings: `HARKEN_*` variables and others, on top of the scrubbed environment.
+        apart: give each command a process of its own, where what is claimed needs one.
         cold: start a new interpreter for each command, as people do.
     """
 
     home: Path
     person: Path
     settings: Mapping[str, str] = field(default_factory=dict)
+    apart: bool = False
     cold: bool = False
 
     def __call__(
@@ -75,11 +85,27 @@ class CommandLine:
     ) -> subprocess.CompletedProcess[bytes]:
         """Run a command to its end, however that is."""
         words, environment = list(map(str, arguments)), self.environment(settings)
+        if self._fits_here(words, {**self.settings, **(settings or {})}):
+            return subprocess.CompletedProcess(words, *run_here(words, environment, stdin))
         if FORKS and not self.cold:
             return subprocess.CompletedProcess(words, *warm_start().run(words, environment, stdin, TIMEOUT_SECONDS))
         words = [*PYTHON, *words]
         return subprocess.run(
             words, env=environment, input=stdin, capture_output=True, timeout=TIMEOUT_SECONDS, check=False
+        )
+
+    def _fits_here(self, words: Sequence[str], settings: Mapping[str, str]) -> bool:
+        """Whether a command says and leaves the same in the process of the tests.
+
+        It does not where it is about its process, or where its environment has more than settings of Harken. The time
+        zone of a process is that of its start, and only the main thread may have its signals and its environment.
+        """
+        return (
+            not (self.apart or self.cold)
+            and _OF_PROCESSES.isdisjoint(words)
+            and all(name.startswith("HARKEN_") or name == "COLUMNS" for name in settings)
+            and threading.current_thread() is threading.main_thread()
+            and time.tzname[0] == "UTC"
         )
 
     def imports(self, *arguments: str, settings: Mapping[str, str] | None = None) -> tuple[Outcome, set[str]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 import threading
 import time
 from collections.abc import Collection, Iterator
@@ -21,6 +20,7 @@ from starlette.applications import Starlette
 from harken.config.settings import load_settings
 from harken.engine.team import Team
 from harken.model.team import Access, KeyScope
+from harken.serve.http.hosting import listen
 from harken.serve.http.rates import Rates
 from harken.serve.http.team import make_team_app
 
@@ -91,7 +91,7 @@ def serving_team(home: Path, store: str, name: str, **settings: Any) -> Iterator
 def listening(app: Starlette) -> Iterator[str]:
     """Have an application listen on a port of loop-back, its lifespan run; its address."""
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, access_log=False, lifespan="on", ws="none"))
-    with socket.create_server(("127.0.0.1", 0)) as door:
+    with listen("127.0.0.1", 0) as door:
         thread = threading.Thread(target=lambda: asyncio.run(server.serve([door])), name="team-server")
         thread.start()
         try:

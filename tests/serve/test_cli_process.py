@@ -36,6 +36,12 @@ COMMANDS = (
 )
 
 
+@pytest.fixture
+def cli(cli: CommandLine) -> CommandLine:
+    """Whose commands have a process each: these tests are what is claimed of such."""
+    return replace(cli, apart=True)
+
+
 def test_the_module_and_the_console_script_are_the_same_program(cli: CommandLine) -> None:
     version = replace(cli, cold=True)("--version").out
     assert version == f"harken, version {__version__}\n"
@@ -45,6 +51,18 @@ def test_the_module_and_the_console_script_are_the_same_program(cli: CommandLine
     done = subprocess.run([script, "--version"], env=cli.environment(), capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
     assert done.stdout.decode() == version
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("--help",), ("list",), ("show", "1", "--json"), ("search", "tomato"), ("search",), ("list", "--agent", "x")],
+)
+def test_where_most_tests_run_a_command_it_says_what_it_says_in_a_process(
+    stocked: CommandLine, words: tuple[str, ...]
+) -> None:
+    here, apart = stocked.run(*words), replace(stocked, apart=True).run(*words)
+    assert (here.returncode, here.stdout, here.stderr) == (apart.returncode, apart.stdout, apart.stderr)
+    assert here.stdout or here.stderr
 
 
 @pytest.mark.no_home
