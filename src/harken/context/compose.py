@@ -11,6 +11,7 @@ from harken.config.sections import AssembleConfig
 from harken.context.render import Fence, contained, document, harmless, shortened
 from harken.errors import NotFoundError, UsageError
 from harken.log import Log
+from harken.model.arguments import check_limit
 from harken.model.conversations import ContextItem, Hit, Trust
 from harken.model.provenance import Provenance
 from harken.model.views import AssembledView, view_of
@@ -264,7 +265,6 @@ def checked(limit: int, most: int, max_tokens: int) -> None:
     Raises:
         UsageError: the limit or the tokens are not.
     """
-    if not 1 <= limit <= most:
-        raise UsageError(f"limit must be from 1 to {most}, not {limit}.")
+    check_limit(limit, most)
     if max_tokens < 1:
         raise UsageError(f"max_tokens must be at least 1, not {max_tokens}.")

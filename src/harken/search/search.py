@@ -8,7 +8,7 @@ from math import inf, log
 from types import MappingProxyType
 
 from harken.errors import MissingExtraError, ProviderError, UsageError
-from harken.model.arguments import MODES
+from harken.model.arguments import MODES, check_limit
 from harken.model.conversations import KEPT_FOLDERS, Hit, Reason, SearchScope, default_scope, spoken
 from harken.model.lookups import SearchResult
 from harken.providers.embedder import Reranker
@@ -125,8 +125,7 @@ class Searcher:
         """The same of the session's own space alone."""
         shared, config = session, session.config
         limit = config.limit if limit is None else limit
-        if limit < 1:
-            raise UsageError(f"limit must be at least 1, not {limit}.")
+        check_limit(limit)
         if mode not in MODES:
             raise UsageError(f"mode must be one of {', '.join(MODES)}, not '{mode}'.")
         if mode == "hybrid" and not self.has_model:

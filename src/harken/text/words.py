@@ -89,6 +89,7 @@ STOP_WORDS = words_of("stop_words")
 _LOOKED_AT = 2_000
 # So much of another script makes a text of that language, however many English names stand in it.
 _FOREIGN_SHARE = 0.25
+_ADDRESS = re.compile(r"\S*(?:://|\w\.\w{2})\S*")
 _LANGUAGES = ("german", "spanish", "french", "italian", "portuguese")
 
 
@@ -108,6 +109,11 @@ def is_english(text: str) -> bool:
     said = text[:_LOOKED_AT].lower().replace("’", "'")
     if not said.isascii() and ("¿" in said or "¡" in said or foreign_share(said) >= _FOREIGN_SHARE):
         return False
+    # "com" is a word of Portuguese, and of "example.com" none; looked for late, for most texts pass without.
+    return _seems_english(said) or (_ADDRESS.search(said) is not None and _seems_english(_ADDRESS.sub(" ", said)))
+
+
+def _seems_english(said: str) -> bool:
     words = WORD.findall(said)
     english = sum(word in _english_words() for word in words)
     other = max(sum(word in own for word in words) for own in _function_words())

@@ -14,6 +14,8 @@ from harken.text.words import is_english, stop_words
         "the café near Müller's office",
         "def retry(attempts):\n    return attempts",
         "docker compose up -d",
+        "const newUrl = URL('https://example.com',",
+        "git clone https://example.com/de/la.git",
         "Which word did she translate, 钢琴 or piano?",
         "Convert 72 degrees Fahrenheit to Celsius.",
         "I’ve managing professional development",
@@ -26,6 +28,7 @@ def test_english_names_and_code_are_taken_for_english(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
+        "Wie heißt die Seite https://example.com?",
         "когда мне к зубному?",
         "Почему docker-compose build падает с exit code 137",
         "钢琴考试是哪一天？",
