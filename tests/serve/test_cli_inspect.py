@@ -40,7 +40,7 @@ def test_a_conversation_and_an_exchange_are_shown_whole_by_their_ids(stocked: Co
     assert (exchange["before"], exchange["after"]) == (0, 0)
 
 
-@pytest.mark.parametrize("identifier", ["nothing-like-it", "0", "ffffffff-ffff-8fff-bfff-ffffffffffff"])
+@pytest.mark.parametrize("identifier", ["nothing-like-it", "000000", "ffffffff-ffff-8fff-bfff-ffffffffffff"])
 def test_an_id_that_names_nothing_is_an_error_that_says_where_ids_are(stocked: CommandLine, identifier: str) -> None:
     assert "names nothing. Ids are printed by: harken search" in stocked.fails("show", identifier)
 
