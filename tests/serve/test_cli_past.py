@@ -37,7 +37,12 @@ def test_a_query_is_tried_out(harken: CommandLine) -> None:
     assert "  - User: Why does the kitchen tap drip?\n" in shown
     facts = harken("rag", "test", "kitchen", "tap", "seal", "--json").json()
     assert [each["exchange_count"] for each in facts["conversations"]] == [1]
-    assert "Nothing comes back.\n" in harken("rag", "test", "submarines").out
+    nothing = harken("rag", "test", "submarines").out
+    assert nothing.startswith("Nothing comes back.\n")
+    assert "Asked from the project " in nothing
+    assert "what was said in another comes back only if it is nearer than it would have to be there" in nothing
+    harken("config", "set", "rag.scope", "all")
+    assert "Asked from" not in harken("rag", "test", "submarines").out
 
 
 def test_it_is_switched_off_and_on(harken: CommandLine) -> None:

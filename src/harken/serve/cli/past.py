@@ -31,6 +31,10 @@ _TITLES = {
     "exchange_limit_per_conversation": "Exchange limit per conversation",
     "min_similarity": "Minimum similarity threshold",
 }
+_OF_OTHERS = {
+    "prefer": "what was said in another comes back only if it is nearer than it would have to be there",
+    "project": "what was said in another does not come back",
+}
 _MEANINGS = {
     "enabled": "Whether past conversations come back: {}.",
     "conversation_limit": "RAG will now retrieve up to {} related conversations per query.",
@@ -109,10 +113,16 @@ def set_value(session: CommandSession, key: str, value: str) -> None:
 @with_json
 def test(session: CommandSession, query: Sequence[str], as_json: bool) -> None:
     """Show which past conversations and exchanges would come back for QUERY; in a chat, not from the chat itself."""
+    from harken.record.project import identify_project
+
     with session.engine() as harken:
         found = harken.chats.past(" ".join(query), session.talk, Path.cwd())
+        of_others = _OF_OTHERS.get(harken.settings.rag.scope)
     lines = [line for talk in found.conversations for line in _conversation_lines(talk)] or ["Nothing comes back."]
-    session.tell(as_json, found.view(), *lines, *((note, "dim") for note in found.notes))
+    notes = list(found.notes)
+    if not found.conversations and of_others and session.talk is None and (project := identify_project(Path.cwd())):
+        notes.append(f"Asked from the project {project.name}: {of_others} (rag.scope).")
+    session.tell(as_json, found.view(), *lines, *((note, "dim") for note in notes))
 
 
 @rag.command()
