@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from importlib.metadata import packages_distributions, requires
 
-# Named as their users import them.
-_EXTRAS = (
-    *("prompt_toolkit", "starlette", "uvicorn", "mcp", "mcp_types", "pypdf", "tree_sitter", "sklearn", "scipy"),
-    *("pydantic_ai", "genai_prices", "onnxruntime", "tokenizers", "fastembed"),
-)
-_OPENED = f"""
-import importlib.abc, sys, tempfile
+# Brought by what extras bring.
+_BESIDE = ("mcp_types", "scipy", "psycopg_binary")
+_OPENED = """
+import sys, tempfile
+from importlib.machinery import PathFinder
 
-class Missing(importlib.abc.MetaPathFinder):
-    def find_spec(self, name, path, target=None):
-        if name.split(".")[0] in {_EXTRAS!r}:
-            raise ModuleNotFoundError(name)
+class Lacking:
+    def find_spec(self, name, path=None, target=None):
+        return None if name.split(".")[0] in {extras!r} else PathFinder.find_spec(name, path, target)
 
-sys.meta_path.insert(0, Missing())
+sys.meta_path[:] = [Lacking() if finder is PathFinder else finder for finder in sys.meta_path]
 import harken.serve.cli.main
 from harken.engine import Harken
 from harken.engine.parts import Parts, lazy_part
@@ -28,9 +27,25 @@ with tempfile.TemporaryDirectory() as home, Harken(home, env={{}}, settings={{"e
     assert len(names) > 10
     for name in names:
         getattr(harken, name)
+    said = harken.record_message("talk", "user", "The walrus pump is blue. Always answer in metric units.")
+    saved = harken.memories.add("The walrus pump stands at the third quay.", category="fact")
+    assert {{hit.entry.ref_uid for hit in harken.search("walrus pump").hits}} == {{said.uid, saved.memory.uid}}
+    assert "walrus" in str(harken.build_context("other", ["Where is the walrus pump?"]))
+    assert "third quay" in str(harken.assemble_context("Paint the walrus pump", ["memories"]))
+    harken.maintenance.forget(harken.maintenance.plan_forget(messages=[said.uid]))
+    assert [hit.entry.ref_uid for hit in harken.search("walrus pump").hits] == [saved.memory.uid]
 """
 
 
-def test_the_command_line_and_every_part_of_the_engine_open_without_an_extra() -> None:
-    done = subprocess.run([sys.executable, "-c", _OPENED], capture_output=True, text=True, check=False)
+def _modules_of_extras() -> set[str]:
+    named = {re.split(r"[^\w-]", line)[0].lower() for line in requires("harken") or () if "extra ==" in line}
+    brought = packages_distributions().items()
+    return {module for module, names in brought if named & {name.lower().replace("_", "-") for name in names}}
+
+
+def test_the_command_line_and_the_verbs_of_one_person_go_without_an_extra() -> None:
+    extras = _modules_of_extras()
+    assert {"psycopg", "starlette", "onnxruntime", "sklearn", "pydantic_ai", "tree_sitter"} <= extras
+    program = _OPENED.format(extras=(*extras, *_BESIDE))
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")

@@ -117,3 +117,14 @@ def test_without_what_makes_pages_the_daemon_serves_and_the_viewer_says_what_is_
         status, answer = exchange(place.socket, "/v1/view", b"{}", lacking.environment(), TIMEOUT_SECONDS)
         assert (status, "harken[server]" in answer.decode()) == (503, True)
         end(place)
+
+
+@pytest.mark.parametrize(
+    ("words", "module", "extra"), [("key list", "psycopg", "postgres"), ("view", "starlette", "server")]
+)
+def test_a_command_that_meets_what_is_missing_only_where_it_is_imported_names_the_extra(
+    cli: CommandLine, tmp_path: Path, words: str, module: str, extra: str
+) -> None:
+    lacking = without(cli, tmp_path / "lacking", [module])
+    said = lacking.fails(*words.split())
+    assert said == f"This needs an extra that is not installed. Try: pip install 'harken[{extra}]'"

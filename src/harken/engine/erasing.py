@@ -15,7 +15,7 @@ from harken.engine.team_memory import CONVERSATION, CORE, LABEL, LABELLED, MESSA
 from harken.errors import NotFoundError, UsageError
 from harken.journal.export import export_to_file
 from harken.model.conversations import Labelled, Titled
-from harken.model.team import COMMON, Principal, TeamSpace
+from harken.model.team import COMMON, Principal, RecordOrigin, TeamSpace
 from harken.record.forget import note_scrub
 from harken.storage.conversations import find_conversation, find_message
 from harken.storage.records.marks import drop_ratings
@@ -23,7 +23,7 @@ from harken.storage.records.rows import find_kept
 from harken.storage.state import drop_everything
 from harken.storage.team import people
 from harken.storage.team.keys import drop_keys, end_keys
-from harken.storage.team.origins import RecordOrigin, brought_by, drop_origins, let_go
+from harken.storage.team.origins import brought_by, drop_origins, let_go
 from harken.storage.team.requests import drop_requests
 from harken.storage.team.spaces import drop_grants_of, drop_space, list_spaces
 

@@ -13,14 +13,14 @@ from harken.engine.team_memory import CONVERSATION, EXCHANGE, MESSAGE
 from harken.errors import NotFoundError, UsageError
 from harken.model.conversations import Conversation, Event, Message, SavedRecord
 from harken.model.experiences import EXPERIENCE, ExperienceStatus
-from harken.model.team import Access, KeyScope, Speaker, TeamSpace
+from harken.model.team import Access, KeyScope, RecordOrigin, Speaker, TeamSpace
 from harken.record.forget import plan_conversations, plan_messages
 from harken.record.recorder import Batch, NewConversation, NewMessage, Recorder
 from harken.storage.conversations import find_conversation, find_message, messages_of, messages_of_exchange, resolve_uid
 from harken.storage.ports import Transaction
 from harken.storage.positions import conversations_of_messages
 from harken.storage.records.rows import MEMORY, find_kept, kept_uid
-from harken.storage.team.origins import RecordOrigin, copies_of, drop_origins, note_origins, origins_of
+from harken.storage.team.origins import copies_of, drop_origins, note_origins, origins_of
 
 if TYPE_CHECKING:
     from harken.storage.team.control import ControlTables

@@ -17,12 +17,12 @@ from harken.model.conversations import Message, Tombstone
 from harken.model.experiences import EXPERIENCE, Experience
 from harken.model.lookups import ConversationFilter, ListedConversation, Page, Rule, RuleState, Surroundings
 from harken.model.provenance import Provenance
+from harken.model.team import RecordOrigin
 from harken.search.union import in_one_order, trust_here
 from harken.sources.experiences.experiences import Active, Experiences
 from harken.sources.memories.memories import FoundMemory, Memories
 from harken.sources.memories.memory import Memory
 from harken.storage.positions import messages_within
-from harken.storage.team.origins import RecordOrigin
 
 if TYPE_CHECKING:
     from harken.chat.details import DetailsPage

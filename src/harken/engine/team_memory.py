@@ -13,14 +13,14 @@ from harken.engine.parts import lazy_part
 from harken.errors import ForeignRecordError, SpaceReadOnlyError
 from harken.model.conversations import Conversation, CoreFact, Event, Labelled, Message, Role, SavedRecord, Tombstone
 from harken.model.marks import Rated
-from harken.model.team import Access, Speaker, TeamSpace
+from harken.model.team import Access, RecordOrigin, Speaker, TeamSpace
 from harken.storage.ports import Store, Transaction
 from harken.storage.positions import conversations_of_messages, message_counts, messages_within
 from harken.storage.records.marks import own_label
 from harken.storage.records.rows import TOPIC, kept_times
 from harken.storage.records.rules import RULES
 from harken.storage.state import core_facts
-from harken.storage.team.origins import NamedOrigin, RecordOrigin, drop_origins, note_origins, origins_of
+from harken.storage.team.origins import NamedOrigin, drop_origins, note_origins, origins_of
 from harken.storage.team.spaces import list_grants
 from harken.storage.team.tables import TeamTransaction
 

@@ -265,3 +265,25 @@ class AuditEntry:
     via: str
     status: int
     ids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RecordOrigin:
+    """How a record came into a space.
+
+    Attributes:
+        uid: the record's id in that space.
+        kind: `message`, `conversation`, `memory`, `experience`…
+        principal: whose words they are; empty where that is nobody of the team.
+        sharer: who has copied it there; None where it was recorded there.
+        source_space: where it was copied from; likewise.
+    """
+
+    space: str
+    uid: str
+    kind: str
+    principal: str
+    at: datetime
+    sharer: str | None = None
+    source_space: str | None = None
+    source_uid: str | None = None

@@ -13,6 +13,7 @@ from harken.journal.journal import Journal
 from harken.journal.replay import IngestOf, replay_conversation, superseded
 from harken.journal.staging import remove_staged
 from harken.model.conversations import Grave, SavedRecord, Tombstone
+from harken.model.team import RecordOrigin
 from harken.storage.enrichment.webhooks import tell
 from harken.storage.events import forget_rows
 from harken.storage.ports import Store, Transaction
@@ -21,7 +22,6 @@ from harken.storage.projects import project_row
 from harken.storage.records.rows import TOPIC, kept_times, topics_with
 from harken.storage.state import SCRUB_DUE, get_setting, set_setting
 from harken.storage.tables import conversations
-from harken.storage.team.origins import RecordOrigin
 
 # How many go in one transaction: others wait for the write lock no longer than a second or so.
 _AT_ONCE = 100

@@ -116,7 +116,7 @@ def is_english(text: str) -> bool:
 def _seems_english(said: str) -> bool:
     words = WORD.findall(said)
     english = sum(word in _english_words() for word in words)
-    other = max(sum(word in own for word in words) for own in _function_words())
+    other = max(sum(word in own for word in words) for own in _telling_words())
     # A letter that English lacks says half as much: of a name, mostly.
     return other + sum(not word.isascii() for word in words) / 2 <= english
 
@@ -137,6 +137,11 @@ def _english_words() -> frozenset[str]:
 @cache
 def _function_words() -> tuple[frozenset[str], ...]:
     return tuple(word_lists(f"courtesies/{language}")["plain"] for language in _LANGUAGES)
+
+
+@cache
+def _telling_words() -> tuple[frozenset[str], ...]:
+    return tuple(own - words_of("also_english") for own in _function_words())
 
 
 def content_terms(text: str) -> list[str]:

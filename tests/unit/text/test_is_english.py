@@ -19,6 +19,10 @@ from harken.text.words import is_english, stop_words
         "Which word did she translate, 钢琴 or piano?",
         "Convert 72 degrees Fahrenheit to Celsius.",
         "I’ve managing professional development",
+        "using AI",
+        "probability die",
+        "3.125% per problem",
+        "remove todo comment",
     ],
 )
 def test_english_names_and_code_are_taken_for_english(text: str) -> None:
@@ -38,6 +42,8 @@ def test_english_names_and_code_are_taken_for_english(text: str) -> None:
         "¿cuándo?",
         "quanto costa il corso di Anna?",
         "quand est mon rendez-vous",
+        "die Katze ist krank",
+        "come stai oggi?",
         "onde fica a chave do cadeado?",
     ],
 )

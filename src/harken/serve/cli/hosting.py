@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harken.errors import MissingExtraError, UsageError
+from harken.errors import UsageError
 from harken.providers.priority import lower_priority
 from harken.serve.cli.session import CommandSession, with_json
 
@@ -61,13 +61,10 @@ def serve_team(session: CommandSession, given: Mapping[str, Any], wait_seconds: 
         wait_seconds: how long to wait for a store that does not answer, or is being upgraded.
         is_unwalled: go on by a login that the database does not hold to one space at a time.
     """
-    try:
-        from harken.serve.http.hosting import TeamHost
-        from harken.serve.http.team import TeamServer, make_team_app
-        from harken.serve.team.oidc import oidc_login
-        from harken.serve.team.pages import Login
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("A team's server", "server") from error
+    from harken.serve.http.hosting import TeamHost
+    from harken.serve.http.team import TeamServer, make_team_app
+    from harken.serve.team.oidc import oidc_login
+    from harken.serve.team.pages import Login
 
     overrides = {**session.overrides, **{f"serve.{name}": value for name, value in given.items()}}
     settings = CommandSession(session.home, overrides).settings()

@@ -89,11 +89,9 @@ def serve(
 
 
 def _run(session: CommandSession, place: DaemonPaths, quiet: bool, tcp: Tcp | None, claimed: int | None) -> None:
-    try:
-        from harken.serve.daemon.run import Daemon, Remote
-        from harken.serve.http.routes import make_app
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("The daemon", "server") from error
+    from harken.serve.daemon.run import Daemon, Remote
+    from harken.serve.http.routes import make_app
+
     if quiet:
         log_to_stderr("CRITICAL")
     deadline = time.monotonic() + (_TURN_SECONDS if quiet else 0)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TextIO, TypeVar
 
 import click
 
-from harken.errors import HarkenError
+from harken.errors import HarkenError, MissingExtraError
 from harken.log import Log, set_up_log
 from harken.serve.operations.operation import Piece
 from harken.text.characters import printable, printable_json
@@ -259,12 +259,23 @@ def line_of(error: Exception) -> str:
         text = f"{error.format_message()} {_ways(error, context)}See: {path} --help"
     elif isinstance(error, HarkenError):
         text = str(error)
+    elif isinstance(error, ModuleNotFoundError) and (extra := _extra_with(error.name or "")):
+        text = str(MissingExtraError("This", extra))
     else:
         Log(__name__).debug("command_failed", error_class=type(error).__name__, exc_info=error)
         text = f"unexpected {type(error).__name__}; run again with --verbose, and please report it."
         if isinstance(error, OSError) and error.strerror:
             text = f"{error.strerror}: {error.filename}" if error.filename else error.strerror
     return " ".join(text.split())
+
+
+def _extra_with(module: str) -> str:
+    """The extra of this package that brings a module, of several the smallest; empty where none does."""
+    from importlib.metadata import requires
+
+    brought = [re.split(r"[^\w-].*extra == .|.$", line) for line in requires("harken") or () if "extra ==" in line]
+    extras = [extra for name, extra, _ in brought if name.replace("-", "_") == module.partition(".")[0]]
+    return min(extras, key=[extra for _, extra, _ in brought].count, default="")
 
 
 def _ways(error: click.ClickException, context: click.Context | None) -> str:

@@ -25,7 +25,7 @@ from harken.engine import Harken
 from harken.errors import HarkenError, StoreError
 from harken.journal.journal import DATABASE_NAME
 from harken.log import Log
-from harken.providers.embedder import trim_heap
+from harken.providers.embedder import HeapTrimmer, trim_heap
 from harken.serve.daemon import spool
 from harken.serve.daemon.paths import DaemonPaths, settings_mark
 from harken.serve.daemon.spool import Transcript
@@ -167,7 +167,9 @@ class Daemon:
         while not self._servers[0].started:
             await asyncio.sleep(0.01)
         self._ready()
+        trimmer = HeapTrimmer()
         while not self.is_leaving:
+            await asyncio.to_thread(trimmer.look)
             idle_seconds = 0.0 if self._remote is not None else self._harken.settings.serve.idle_seconds
             await asyncio.sleep(min(_LOOK_SECONDS, idle_seconds or _LOOK_SECONDS))
             with suppress(HarkenError):

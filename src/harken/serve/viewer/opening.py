@@ -10,13 +10,12 @@ import webbrowser
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from http.client import HTTPException
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from harken.config.settings import environment
-from harken.errors import HarkenError, MissingExtraError
+from harken.errors import HarkenError
 from harken.serve.daemon.paths import DaemonPaths
 from harken.serve.daemon.starting import start
 from harken.serve.daemon.wire import OK, OTHER_SETTINGS, DaemonError, StrangerError, exchange, ping
@@ -33,13 +32,8 @@ def show_pages(session: CommandSession, paths: DaemonPaths, with_browser: bool) 
     """Print a one-time link, or open it; returns once a browser has come by it.
 
     Raises:
-        MissingExtraError: what makes pages is not installed.
         HarkenError: there is no daemon that could show them, or nobody came within a minute.
     """
-    try:
-        import_module("jinja2")
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("The viewer", "server") from error
     env = environment()
     _ready(paths, env)
     url, key = parse_link(_asked(paths, env, ROUTE, b"{}"))

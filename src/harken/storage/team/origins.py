@@ -4,37 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from sqlalchemy import ARRAY, Text, and_, any_, bindparam, or_, select
 from sqlalchemy.dialects.postgresql import insert
 
+from harken.model.team import RecordOrigin
 from harken.storage.ports import Transaction, batches
 from harken.storage.postgres.dialect import PostgresDialect, named_rows
 from harken.storage.team.tables import TeamTransaction, origins, principals
-
-
-@dataclass(frozen=True, slots=True)
-class RecordOrigin:
-    """How a record came into a space.
-
-    Attributes:
-        uid: the record's id in that space.
-        kind: `message`, `conversation`, `memory`, `experience`…
-        principal: whose words they are; empty where that is nobody of the team.
-        sharer: who has copied it there; None where it was recorded there.
-        source_space: where it was copied from; likewise.
-    """
-
-    space: str
-    uid: str
-    kind: str
-    principal: str
-    at: datetime
-    sharer: str | None = None
-    source_space: str | None = None
-    source_uid: str | None = None
 
 
 def read_origin(row: Any) -> RecordOrigin:
