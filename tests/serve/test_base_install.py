@@ -13,11 +13,12 @@ _OPENED = """
 import sys, tempfile
 from importlib.machinery import PathFinder
 
-class Lacking:
-    def find_spec(self, name, path=None, target=None):
-        return None if name.split(".")[0] in {extras!r} else PathFinder.find_spec(name, path, target)
+class Lacking(PathFinder):
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        return None if name.split(".")[0] in {extras!r} else super().find_spec(name, path, target)
 
-sys.meta_path[:] = [Lacking() if finder is PathFinder else finder for finder in sys.meta_path]
+sys.meta_path[:] = [Lacking if finder is PathFinder else finder for finder in sys.meta_path]
 import harken.serve.cli.main
 from harken.engine import Harken
 from harken.engine.parts import Parts, lazy_part
