@@ -291,7 +291,10 @@ class TestRefusals:
         with store.reading() as tx:
             store.close()
             assert not tx.connection.closed
+            driver = driver_of(tx)
         assert tx.connection.closed
+        with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+            driver.execute("SELECT 1")
 
     def test_a_reader_waits_for_no_writer(self, store: SqliteStore, database: Path) -> None:
         _set(store, "green")

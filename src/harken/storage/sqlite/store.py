@@ -202,6 +202,9 @@ class SqliteStore:
             if is_sound and len(self._idle) < self._most_idle:
                 self._idle.append(connection)
             else:
+                if not self._most_idle and not connection.closed:
+                    # The store was closed meanwhile, and what pooled its connections let go.
+                    connection.detach()
                 connection.close()
 
     @contextmanager
