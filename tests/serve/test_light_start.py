@@ -70,7 +70,12 @@ def test_a_working_folder_that_was_deleted_is_in_nobodys_way(cli: CommandLine, t
     script = "import os, sys; os.rmdir(os.getcwd()); sys.argv = ['harken', 'status']"
     script += "; from harken.serve.cli import main; main()"
     done = subprocess.run(
-        [sys.executable, "-c", script], cwd=gone, env=cli.environment(), capture_output=True, text=True, check=False
+        [sys.executable, "-P", "-c", script],
+        cwd=gone,
+        env=cli.environment(),
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert "0 in 0 conversations" in done.stdout, done.stderr
 
