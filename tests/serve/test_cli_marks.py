@@ -47,6 +47,7 @@ def test_a_conversation_is_tagged_found_by_its_tags_and_called_otherwise(tool: C
     assert "The quay of the Aurora" in shown
     assert "port" in shown
     assert tool("conversations", "title", "--on", talk, "--json").json()["titled"] is False
+    assert tool("conversations", "project", "--on", talk, "--json").json()["moved"] is False
     assert "no matter" not in tool("doctor").out
 
 
