@@ -58,6 +58,8 @@ def test_forgetting_asks_first_and_takes_no_for_an_answer(filled: CommandLine) -
     ("option", "count", "words"),
     [
         (["--conversation", "{conversation}"], 4, b"frost"),
+        (["--conversation", "{conversation:.8}"], 4, b"frost"),
+        (["--conversation", "garden"], 4, b"frost"),
         (["--project", "greenhouse"], 4, b"frost"),
         (["--query", "TOMATO seedlings"], 2, b"seedlings"),
     ],
@@ -86,7 +88,11 @@ def test_what_is_named_is_forgotten_whole_and_no_import_brings_it_back(
         (["--project", "greenhouse", "--query", "tomato"], 2, "Name one of"),
         (["--query", "zeppelin", "--yes"], 2, "No message holds all of these words."),
         (["--project", "nowhere", "--yes"], 1, "There is no project nowhere. List them: harken status --projects"),
-        (["--conversation", "nowhere", "--yes"], 1, "There is no conversation nowhere."),
+        (
+            ["--conversation", "nowhere", "--yes"],
+            1,
+            "There is no conversation nowhere. Ids are printed by: harken list",
+        ),
         (["nothing", "--yes"], 1, "There is no message nothing. Ids are printed by: harken search QUERY"),
     ],
 )

@@ -193,9 +193,8 @@ class TeamExperiences(Experiences):
 
     def show(self, uid: str) -> Experience:
         """See `Experiences.show`."""
-        return self._told([self.reach.first(lambda: Experiences.show(self, uid), lambda it: it.experiences.show(uid))])[
-            0
-        ]
+        found = self.reach.first(lambda: Experiences.show(self, uid), lambda it: it.experiences.show(uid))
+        return self._told([found])[0]
 
     def active(self, **place: Any) -> Active | None:
         """See `Experiences.active`; where none is here, one's own in another space, with where it stands."""
@@ -285,9 +284,7 @@ class TeamMaintenance(Maintenance):
         uids = [grave.uid for grave in plan.tombstones]
         with self.store.reading() as tx:
             self.recorder().changing(tx, plan.tombstones)
-            whole = [
-                grave for grave in plan.tombstones if isinstance(grave, Tombstone) and grave.kind == "conversation"
-            ]
+            whole = [each for each in plan.tombstones if isinstance(each, Tombstone) and each.kind == "conversation"]
             uids += messages_within(tx, [grave.uid for grave in whole])
         return replace(plan, copies=tuple(self.reach.copies(uids)))
 

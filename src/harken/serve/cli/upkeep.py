@@ -61,7 +61,7 @@ def _set_database_aside(session: CommandSession) -> None:
 
 @click.command()
 @click.argument("messages", nargs=-1, metavar="[ID]...")
-@click.option("--conversation", "conversations", multiple=True, help="A whole conversation, by id.")
+@click.option("--conversation", "conversations", multiple=True, help="A whole conversation, by how its id begins.")
 @click.option("--project", help="Every conversation of a project.")
 @click.option("--query", help="Every message that holds all of these words.")
 @click.option("--keep-copies", is_flag=True, help="Leave copies that were shared in other spaces of a team.")
