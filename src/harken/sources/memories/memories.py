@@ -144,7 +144,7 @@ class Memories:
         similarities = self._similarities(text, kind, project)
         with self.recorder.saving(SOURCE) as records:
             moment, uid = self.recorder.now(), self.recorder.new_uid()
-            new = Memory(uid, text, kind, weight or 0.0, own_tags, moment, moment, project, trust)
+            new = Memory(uid, text, kind, weight or 0.0, own_tags, moment, moment, project, Trust.of(trust))
             saved, changed = _reconciled(records.tx, new, weight, similarities, self.recorder.others)
             if changed:
                 saved = replace(saved, memory=memory_of(records.save(*map(kept_memory, changed))))
