@@ -117,9 +117,7 @@ def told_surroundings(reach: Reach, space: str, found: Surroundings) -> Surround
 
 def _told_messages(reach: Reach, space: str, messages: Sequence[Message]) -> tuple[Message, ...]:
     origins = reach.whose([(space, (each.uid, each.conversation_uid)) for each in messages])
-    return tuple(
-        replace(each, trust=trust_here(each.trust, origin)) for each, origin in zip(messages, origins, strict=True)
-    )
+    return tuple(replace(each, trust=trust_here(each.trust, by)) for each, by in zip(messages, origins, strict=True))
 
 
 @dataclass(slots=True)
