@@ -15,6 +15,10 @@ _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 _LONGEST = 100
 # None is an abbreviation of a time zone, which each language takes: those of four or five letters end in `t` or `z`.
 _LONG_WORD = re.compile("[a-z]{6,}|[a-z]{3,4}[a-su-y](?![a-z])")
+# "Last week" is one, where "2 weeks ago" is a day.
+_WHOLE_WEEK = re.compile(
+    r"\b(?:last|this|next|letzte|diese|derni|cette|pasada|esta|scorsa|questa|прошл|эт[ао])|[上本这]"
+)
 
 
 def parse_since(text: str, now: datetime) -> datetime:
@@ -65,11 +69,7 @@ def _spoken_span(text: str, now: datetime) -> tuple[datetime, datetime]:
     # Imported late: it costs a quarter of a second, and most searches name no date.
     from dateparser.date import DateDataParser
 
-    settings = {
-        "RELATIVE_BASE": now.astimezone().replace(tzinfo=None),
-        "PREFER_DATES_FROM": "past",
-        "PREFER_DAY_OF_MONTH": "first",
-    }
+    settings = {"RELATIVE_BASE": now.astimezone().replace(tzinfo=None), "PREFER_DATES_FROM": "past"}
     found = DateDataParser(["en"], settings=settings).get_date_data(text) if len(text) <= _LONGEST else None
     # Making its patterns of all 205 languages takes 2.5 s.
     if found is not None and found.date_obj is None and (languages := _languages_of(text)):
@@ -81,12 +81,11 @@ def _spoken_span(text: str, now: datetime) -> tuple[datetime, datetime]:
         return moment.astimezone(UTC), moment.astimezone(UTC)
     begin = moment.replace(hour=0, minute=0, second=0, microsecond=0)
     days = 1
-    if found.period == "month" and "ago" not in text:
-        begin = begin.replace(day=1)
-        days = calendar.monthrange(begin.year, begin.month)[1]
-    elif found.period == "year" and "ago" not in text:
-        begin = begin.replace(month=1, day=1)
-        days = 366 if calendar.isleap(begin.year) else 365
+    if found.period == "week" and _WHOLE_WEEK.search(text.lower()):
+        begin, days = begin - timedelta(days=begin.weekday()), 7
+    elif (months := {"month": 1, "quarter": 3, "year": 12}.get(found.period)) and "ago" not in text:
+        begin = begin.replace(month=(begin.month - 1) // months * months + 1, day=1)
+        days = sum(calendar.monthrange(begin.year, begin.month + more)[1] for more in range(months))
     return begin.astimezone(UTC), (begin + timedelta(days=days)).astimezone(UTC)
 
 
