@@ -21,13 +21,13 @@ _WHOLE_WEEK = re.compile(
 )
 
 
-def parse_since(text: str, now: datetime) -> datetime:
-    """Return the first moment of what is named, timezone-aware.
+def parse_since(text: str, now: datetime, prefer: str = "past") -> datetime:
+    """Return the first moment of what is named, timezone-aware; `friday` is the last one, or the next in the `future`.
 
     Raises:
         UsageError: it is no date.
     """
-    return _span(text, now)[0]
+    return _span(text, now, prefer)[0]
 
 
 def parse_until(text: str, now: datetime) -> datetime:
@@ -39,11 +39,11 @@ def parse_until(text: str, now: datetime) -> datetime:
     return _span(text, now)[1]
 
 
-def _span(text: str, now: datetime) -> tuple[datetime, datetime]:
+def _span(text: str, now: datetime, prefer: str = "past") -> tuple[datetime, datetime]:
     """Return the first moment of what is named and the first after it, in UTC; days are of this machine's clock."""
     text = text.strip()
     try:
-        return _day_or_moment(text) or _spoken_span(text, now)
+        return _day_or_moment(text) or _spoken_span(text, now, prefer)
     except (ValueError, OverflowError) as error:
         # The calendar ends with the year 9999, and its first and last days in another time zone already lie beyond.
         raise UsageError(f"'{text}' is not a day of the calendar, or at the end of time. Write 2026-05-08.") from error
@@ -65,11 +65,11 @@ def _day_or_moment(text: str) -> tuple[datetime, datetime] | None:
     return moment.astimezone(UTC), moment.astimezone(UTC)
 
 
-def _spoken_span(text: str, now: datetime) -> tuple[datetime, datetime]:
+def _spoken_span(text: str, now: datetime, prefer: str) -> tuple[datetime, datetime]:
     # Imported late: it costs a quarter of a second, and most searches name no date.
     from dateparser.date import DateDataParser
 
-    settings = {"RELATIVE_BASE": now.astimezone().replace(tzinfo=None), "PREFER_DATES_FROM": "past"}
+    settings = {"RELATIVE_BASE": now.astimezone().replace(tzinfo=None), "PREFER_DATES_FROM": prefer}
     found = DateDataParser(["en"], settings=settings).get_date_data(text) if len(text) <= _LONGEST else None
     # Making its patterns of all 205 languages takes 2.5 s.
     if found is not None and found.date_obj is None and (languages := _languages_of(text)):
