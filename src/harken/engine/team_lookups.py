@@ -196,9 +196,7 @@ class TeamExperiences(Experiences):
 
     def active(self, **place: Any) -> Active | None:
         """See `Experiences.active`; where none is here, one's own in another space, with where it stands."""
-        found = self.reach.every(
-            lambda: Experiences.active(self, **place), lambda there: there.experiences.active(**place)
-        )
+        found = self.reach.every(lambda: Experiences.active(self, **place), lambda it: it.experiences.active(**place))
         under_way = [(space, active) for space, active in found if active is not None]
         if not under_way or under_way[0][0] == self.reach.space:
             return under_way[0][1] if under_way else None
@@ -247,9 +245,7 @@ class TeamArchive(Archive):
 
     def details(self, wanted: DetailsWanted) -> DetailsPage:
         """See `Archive.details`."""
-        space, found = self.reach.first(
-            lambda: Archive.details(self, wanted), lambda there: there.archive.details(wanted)
-        )
+        space, found = self.reach.first(lambda: Archive.details(self, wanted), lambda it: it.archive.details(wanted))
         origin = self.reach.origin(space, found.uid)
         return replace(found, origin=origin, trust=trust_here(found.trust, origin))
 
