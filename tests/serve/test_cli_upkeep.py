@@ -102,6 +102,13 @@ def test_forgetting_what_is_not_there_forgets_nothing(
     assert words in stocked.fails("forget", *arguments, code=code)
 
 
+def test_of_a_project_in_which_nothing_was_said_nothing_is_forgotten_and_it_is_said_why(cli: CommandLine) -> None:
+    (cli.home.parent / "port").mkdir()
+    cli("memory", "add", "The quay is free.", "--directory", str(cli.home.parent / "port"))
+    assert "The project has no conversations." in cli.fails("forget", "--project", "port", "--yes", code=2)
+    assert "The quay is free." in cli("memory", "list").out
+
+
 def test_a_title_made_of_words_that_are_forgotten_goes_with_them_and_no_import_brings_it_back(
     cli: CommandLine, write: Write
 ) -> None:

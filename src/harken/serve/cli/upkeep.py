@@ -72,7 +72,8 @@ def forget(session: CommandSession, yes: bool, as_json: bool, keep_copies: bool,
     with session.engine() as harken:
         doomed = harken.maintenance.plan_forget(**named)
         if not doomed.tombstones:
-            raise UsageError("No message holds all of these words.")
+            nothing = "No message holds all of these words." if named["query"] else "The project has no conversations."
+            raise UsageError(nothing)
         if not yes and session.opened is not None and not sys.stdin.isatty():
             raise UsageError("Nothing was forgotten, for nobody can answer here. To do it all the same, add --yes.")
         doomed = replace(doomed, copies=()) if keep_copies else doomed
