@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_origin
+from typing import Annotated, Any, Literal, get_origin
 
 from harken.config import sections
 from harken.config.section import DEFAULTS, UNKNOWN, Field, SettingsError, SettingsSection
@@ -40,7 +40,7 @@ class Settings(SettingsSection):
     home: Path
     store: str | None = None
     tenant: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.@-]{1,63}$")] = "local"
-    embedder: str = "onnx"
+    embedder: Literal["onnx", "openai-compatible", "fastembed", "multilingual", "none"] = "onnx"
     embedding: sections.EmbeddingConfig = DEFAULTS
     search: sections.SearchConfig = DEFAULTS
     llm: sections.LlmConfig = DEFAULTS
