@@ -44,10 +44,10 @@ def checked_content(content: str) -> str:
     """The content without blanks around it.
 
     Raises:
-        UsageError: it is empty or too long.
+        UsageError: it has no letter or digit, or is too long.
     """
     text = content.strip()
-    if not text:
+    if not any(map(str.isalnum, text)):
         raise UsageError("A memory needs words. Nothing was saved.")
     if len(text) > MAX_CONTENT_CHARS:
         raise UsageError(f"A memory has at most {MAX_CONTENT_CHARS:,} characters, not {len(text):,}. Shorten it.")
