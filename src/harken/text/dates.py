@@ -15,10 +15,9 @@ _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 _LONGEST = 100
 # None is an abbreviation of a time zone, which each language takes: those of four or five letters end in `t` or `z`.
 _LONG_WORD = re.compile("[a-z]{6,}|[a-z]{3,4}[a-su-y](?![a-z])")
-# "Last week" is one, where "2 weeks ago" is a day.
-_WHOLE_WEEK = re.compile(
-    r"\b(?:last|this|next|letzte|diese|derni|cette|pasada|esta|scorsa|questa|прошл|эт[ао])|[上本这]"
-)
+# "Last week" is one, where "2 weeks ago" is a day; so is "in a year".
+_WEEK = re.compile(r"\b(?:last|this|next|letzte|diese|derni|cette|pasada|esta|scorsa|questa|прошл|эт[ао])|[上本这]")
+_COUNTED = re.compile(r"\bago\b|\bin (?:an?|\d{1,3}|[a-z]+) (?:month|quarter|year)s?\b", re.IGNORECASE)
 
 
 def parse_since(text: str, now: datetime, prefer: str = "past") -> datetime:
@@ -81,9 +80,9 @@ def _spoken_span(text: str, now: datetime, prefer: str) -> tuple[datetime, datet
         return moment.astimezone(UTC), moment.astimezone(UTC)
     begin = moment.replace(hour=0, minute=0, second=0, microsecond=0)
     days = 1
-    if found.period == "week" and _WHOLE_WEEK.search(text.lower()):
+    if found.period == "week" and _WEEK.search(text.lower()):
         begin, days = begin - timedelta(days=begin.weekday()), 7
-    elif (months := {"month": 1, "quarter": 3, "year": 12}.get(found.period)) and "ago" not in text:
+    elif (months := {"month": 1, "quarter": 3, "year": 12}.get(found.period)) and not _COUNTED.search(text):
         begin = begin.replace(month=(begin.month - 1) // months * months + 1, day=1)
         days = sum(calendar.monthrange(begin.year, begin.month + more)[1] for more in range(months))
     return begin.astimezone(UTC), (begin + timedelta(days=days)).astimezone(UTC)
