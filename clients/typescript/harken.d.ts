@@ -825,8 +825,8 @@ export interface SearchAnswer {
 export interface SearchArguments {
   /** What to look for, in plain words. */
   query: string;
-  /** Only these: message, memory, experience, value, code, commit, document; exchange, conversation, tools (summaries). Left out: all but code, commit, document. */
-  sources?: Array<string>;
+  /** Only these; the last three are summaries. Left out: all but code, commit, document. */
+  sources?: Array<"message" | "memory" | "experience" | "value" | "code" | "commit" | "document" | "exchange" | "conversation" | "tools">;
   /** Only this project: its short name, key or folder. */
   project?: string | null;
   /** Only this conversation: its id. */

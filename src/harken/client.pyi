@@ -602,7 +602,21 @@ class HarkenClient:
         self,
         query: str,
         *,
-        sources: list[str] | None = ...,
+        sources: list[
+            Literal[
+                "message",
+                "memory",
+                "experience",
+                "value",
+                "code",
+                "commit",
+                "document",
+                "exchange",
+                "conversation",
+                "tools",
+            ]
+        ]
+        | None = ...,
         project: str | None = ...,
         conversation: str | None = ...,
         roles: list[Literal["user", "assistant", "tool"]] | None = ...,
@@ -953,7 +967,21 @@ class AsyncHarkenClient:
         self,
         query: str,
         *,
-        sources: list[str] | None = ...,
+        sources: list[
+            Literal[
+                "message",
+                "memory",
+                "experience",
+                "value",
+                "code",
+                "commit",
+                "document",
+                "exchange",
+                "conversation",
+                "tools",
+            ]
+        ]
+        | None = ...,
         project: str | None = ...,
         conversation: str | None = ...,
         roles: list[Literal["user", "assistant", "tool"]] | None = ...,

@@ -198,6 +198,15 @@ def test_a_file_in_which_nothing_can_be_read_ends_with_an_error(cli: CommandLine
     ]
 
 
+def test_a_file_of_another_format_than_was_named_is_told_by_itself(cli: CommandLine, write: Write) -> None:
+    path = write("talk.jsonl", [{"conversation": "zoo", "role": "user", "content": "A platypus."}])
+    assert cli("import", "claude-code", path).err.splitlines() == [
+        "Nothing in it is of this format. Without one it is told by the files: harken import PATH"
+    ]
+    assert cli("import", "--no-embed", path).out.startswith("1 new message ")
+    assert "of this format" not in cli("import", "jsonl", path).err
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

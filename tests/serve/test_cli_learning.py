@@ -80,6 +80,8 @@ def test_an_experience_goes_its_whole_way(harken: CommandLine) -> None:
     assert harken("experience", "active").out.startswith("No experience is active")
     harken("experience", "forget", begun["id"])
     assert harken("experience", "list").out.startswith("No experiences")
+    assert "printed by: harken experience list" in harken.fails("experience", "show", begun["id"])
+    assert "printed by: harken values list" in harken.fails("values", "forget", "nothing")
 
 
 @pytest.mark.usefixtures("engine_settings")

@@ -72,6 +72,10 @@ def test_an_empty_home_says_how_to_fill_it(cli: CommandLine) -> None:
     assert cli("list").out == "No such conversation is recorded. Bring in what there is: harken import\n"
 
 
+def test_a_page_behind_the_last_one_is_told_from_an_empty_home(filled: CommandLine) -> None:
+    assert filled("list", "--page", "9").out == "There is no page 9 of 2 conversations.\n"
+
+
 def test_the_number_and_the_short_id_of_a_line_are_shown_by_show(filled: CommandLine) -> None:
     lines = filled("list").out.splitlines()
     short = lines[2].split(" · ")[-1]

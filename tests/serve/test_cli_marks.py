@@ -47,6 +47,7 @@ def test_a_conversation_is_tagged_found_by_its_tags_and_called_otherwise(tool: C
     assert "The quay of the Aurora" in shown
     assert "port" in shown
     assert tool("conversations", "title", "--on", talk, "--json").json()["titled"] is False
+    assert tool("conversations", "project", "--on", talk, "--json").json()["moved"] is False
     assert "no matter" not in tool("doctor").out
 
 
@@ -75,3 +76,5 @@ def test_a_memory_is_to_be_looked_at_again_and_holds_still(tool: CommandLine) ->
     assert tool("memory", "due", "--json").json() == []
     assert len(tool("memory", "due", "--within", "91", "--json").json()) == 1
     assert tool("memory", "review", made["id"], "--never", "--json").json()["review_by"] is None
+    for day in ("friday", "31 January", "March"):
+        assert tool("memory", "review", made["id"], "--by", day, "--json").json()["review_by"] > made["created_at"]

@@ -78,6 +78,7 @@ def test_two_memories_become_one(tool: CommandLine) -> None:
         (("add", "zebra", "--category", "gossip"), 2, "gossip"),
         (("add", "zebra", "--importance", "2"), 2, "importance must be from 0 to 1, not 2."),
         (("add", " "), 2, "A memory needs words."),
+        (("add", "-"), 2, "A memory needs words."),
         (("show", "0190"), 1, "There is no memory 0190. Ids are printed by: harken memory list"),
         (("edit", "0190"), 2, "Nothing to change."),
         (("merge", "0190"), 1, "There is no memory 0190"),

@@ -87,6 +87,13 @@ def test_limits_are_shown_and_set_in_the_seeds_spelling_as_well(harken: CommandL
     }
 
 
+def test_tags_that_keep_things_from_coming_back_are_typed_with_commas(harken: CommandLine) -> None:
+    assert harken("rag", "set", "rag_without_tags", "private, old ships").out.startswith("Updated: rag_without_tags = ")
+    [tags] = [each for each in harken("rag", "config", "--json").json() if each["key"] == "rag.without_tags"]
+    assert tags["value"] == ["private", "old ships"]
+    assert harken("config", "set", "rag.without_tags", "", "--json").json()[0]["value"] == []
+
+
 def test_what_is_said_of_a_limit_is_what_comes_back(cli: CommandLine, write: Write) -> None:
     lines = [
         {"conversation": name, "role": role, "content": f"{text} {number}", "ts": f"2024-05-01T1{number}:0{at}:00Z"}

@@ -52,6 +52,11 @@ def test_scripts_get_the_promised_shape_and_as_many_hits_as_they_ask_for(stocked
     assert facts["hits"][0]["score"] >= facts["hits"][1]["score"]
 
 
+def test_a_source_that_there_is_not_is_refused_with_those_that_there_are(stocked: CommandLine) -> None:
+    refused = stocked.fails("search", "heater", "--source", "messages", code=2)
+    assert "'messages' is not one of 'message', 'memory', 'experience'" in refused
+
+
 def test_a_conversation_is_named_by_the_beginning_of_its_id_or_by_its_own_name(stocked: CommandLine) -> None:
     heater = stocked.search("heater", "--conversation", "taxes")
     assert {hit["role"] for hit in heater} == {"user", "assistant"}

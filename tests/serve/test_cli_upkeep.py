@@ -58,6 +58,8 @@ def test_forgetting_asks_first_and_takes_no_for_an_answer(filled: CommandLine) -
     ("option", "count", "words"),
     [
         (["--conversation", "{conversation}"], 4, b"frost"),
+        (["--conversation", "{conversation:.8}"], 4, b"frost"),
+        (["--conversation", "garden"], 4, b"frost"),
         (["--project", "greenhouse"], 4, b"frost"),
         (["--query", "TOMATO seedlings"], 2, b"seedlings"),
     ],
@@ -86,7 +88,11 @@ def test_what_is_named_is_forgotten_whole_and_no_import_brings_it_back(
         (["--project", "greenhouse", "--query", "tomato"], 2, "Name one of"),
         (["--query", "zeppelin", "--yes"], 2, "No message holds all of these words."),
         (["--project", "nowhere", "--yes"], 1, "There is no project nowhere. List them: harken status --projects"),
-        (["--conversation", "nowhere", "--yes"], 1, "There is no conversation nowhere."),
+        (
+            ["--conversation", "nowhere", "--yes"],
+            1,
+            "There is no conversation nowhere. Ids are printed by: harken list",
+        ),
         (["nothing", "--yes"], 1, "There is no message nothing. Ids are printed by: harken search QUERY"),
     ],
 )
@@ -94,6 +100,13 @@ def test_forgetting_what_is_not_there_forgets_nothing(
     stocked: CommandLine, arguments: list[str], code: int, words: str
 ) -> None:
     assert words in stocked.fails("forget", *arguments, code=code)
+
+
+def test_of_a_project_in_which_nothing_was_said_nothing_is_forgotten_and_it_is_said_why(cli: CommandLine) -> None:
+    (cli.home.parent / "port").mkdir()
+    cli("memory", "add", "The quay is free.", "--directory", str(cli.home.parent / "port"))
+    assert "The project has no conversations." in cli.fails("forget", "--project", "port", "--yes", code=2)
+    assert "The quay is free." in cli("memory", "list").out
 
 
 def test_a_title_made_of_words_that_are_forgotten_goes_with_them_and_no_import_brings_it_back(

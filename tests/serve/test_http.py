@@ -280,7 +280,9 @@ class TestReach:
             http = Http(app, x_harken_directory=quote(str(project)))
             assert http.verb("index_code", {"path": "harbour.py"}).status_code == 200
             assert http.verb("index_code", {"path": str(other)}).status_code == status
-            assert http.verb("remember", {"content": "Ships.", "directory": str(other)}).status_code == status
+            saved = http.verb("remember", {"content": "Ships.", "directory": str(other)})
+            assert saved.status_code == status
+            assert "harken index" not in saved.text
 
     def test_a_link_out_of_the_project_leads_nowhere(self, app: ASGIApp, project: Path, tmp_path: Path) -> None:
         (make_project(tmp_path / "secrets") / "secret.py").write_text("def launch_codes() -> None: ...\n")

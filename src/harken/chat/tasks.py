@@ -313,7 +313,7 @@ def _last_words(answers: Sequence[NewMessage]) -> str | None:
 def _messages(answered: str | Sequence[NewMessage]) -> Sequence[NewMessage]:
     if isinstance(answered, str):
         return [NewMessage(Role.ASSISTANT, answered)] if answered.strip() else []
-    for message in answered:
+    for message in answered if isinstance(answered, Sequence) else [None]:
         if not isinstance(message, NewMessage) or message.role not in (Role.ASSISTANT, Role.TOOL):
             raise UsageError("An answer is a text, or messages (NewMessage) of the assistant and its tools.")
     return answered

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_origin
+from typing import Annotated, Any, Literal, get_origin
 
 from harken.config import sections
 from harken.config.section import DEFAULTS, UNKNOWN, Field, SettingsError, SettingsSection
@@ -40,7 +40,7 @@ class Settings(SettingsSection):
     home: Path
     store: str | None = None
     tenant: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.@-]{1,63}$")] = "local"
-    embedder: str = "onnx"
+    embedder: Literal["onnx", "openai-compatible", "fastembed", "multilingual", "none"] = "onnx"
     embedding: sections.EmbeddingConfig = DEFAULTS
     search: sections.SearchConfig = DEFAULTS
     llm: sections.LlmConfig = DEFAULTS
@@ -206,15 +206,16 @@ def _from_environment(env: Mapping[str, str]) -> dict[str, Any]:
                 f"{name} names no setting. Sections are joined by two underscores, as in "
                 f"{_variable(like_it(key) or 'search.limit')}."
             )
-        # Lists have no other form there: names and paths, with commas between.
-        found[key] = [each.strip() for each in value.split(",") if each.strip()] if _is_list(key) else value
+        found[key] = typed_value(key, value)
     return found
 
 
-def _is_list(key: str) -> bool:
+def typed_value(key: str, value: Any) -> Any:
+    """Return what somebody typed for a setting: lists, of names and paths, have no other form than commas between."""
     section, _, name = key.rpartition(".")
     part = Settings.hints()[section] if section else Settings
-    return get_origin(part.hints()[name]) is tuple
+    is_list = isinstance(value, str) and get_origin(part.hints()[name]) is tuple
+    return [each.strip() for each in value.split(",") if each.strip()] if is_list else value
 
 
 def _variable(key: str) -> str:

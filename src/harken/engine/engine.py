@@ -57,14 +57,14 @@ class Harken(Parts):
 
         Raises:
             StoreError: it was not kept; the call may be repeated, and with `once` never keeps it twice.
-            UsageError: there is no such role or type.
+            UsageError: there is no such role, type or trust.
         """
         from harken.record.project import identify_project
         from harken.record.recorder import Batch, NewConversation, NewMessage
 
         who, kind = Role.of(role), MessageType.of(type)
         by_tool = who is Role.TOOL or kind is MessageType.TOOL_RESULT
-        trusted = trust or (Trust.TOOL if by_tool else Trust.OWNER if who is Role.USER else Trust.AGENT)
+        trusted = Trust.of(trust or (Trust.TOOL if by_tool else Trust.OWNER if who is Role.USER else Trust.AGENT))
         message = NewMessage(
             who,
             text,

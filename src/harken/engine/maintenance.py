@@ -263,7 +263,7 @@ class Maintenance:
         project: str | None = None,
         query: str | None = None,
     ) -> ForgetPlan:
-        """Find what is to be forgotten: messages, or conversations, by their ids; those of a project, by key or name.
+        """Find what is to be forgotten: messages by id; conversations by how it begins, or by name; those of a project.
 
         A query stands for every message that holds all of its words, in any case.
 
@@ -271,7 +271,7 @@ class Maintenance:
             NotFoundError: an id or a name names nothing.
             UsageError: nothing, or more than one thing, was named.
         """
-        from harken.record.forget import plan_conversations, plan_messages, plan_project
+        from harken.record.forget import plan_conversations, plan_messages, plan_project, whole_uid
 
         if sum(map(bool, (messages, conversations, project, query))) != 1:
             raise UsageError("Name one of: ids of messages, conversations, a project, a query.")
@@ -279,7 +279,7 @@ class Maintenance:
             if query:
                 messages = _holding_all(tx, query)
             if conversations:
-                return plan_conversations(tx, conversations, self.now())
+                return plan_conversations(tx, [whole_uid(tx, each) for each in conversations], self.now())
             if project:
                 return plan_project(tx, project, self.now())
             return plan_messages(tx, messages, self.now())

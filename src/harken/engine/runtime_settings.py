@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from harken.config.settings import LoadedSettings, SettingValue, known_keys, like_it, without_password
+from harken.config.settings import LoadedSettings, SettingValue, known_keys, like_it, typed_value, without_password
 from harken.errors import ConfigError, UsageError
 from harken.log import Log
 from harken.storage.ports import Store
@@ -64,6 +64,7 @@ class RunTimeSettings:
             raise UsageError(f"{key} cannot be set at run time. Put it into the settings file or the environment.")
         if value is None:
             raise UsageError(f"{key} needs a value. To take a value back: harken config unset {key}")
+        value = typed_value(key, value)
         self.loader({**self._kept(), key: value})
         return self._keep(key, value)
 

@@ -117,9 +117,7 @@ def told_surroundings(reach: Reach, space: str, found: Surroundings) -> Surround
 
 def _told_messages(reach: Reach, space: str, messages: Sequence[Message]) -> tuple[Message, ...]:
     origins = reach.whose([(space, (each.uid, each.conversation_uid)) for each in messages])
-    return tuple(
-        replace(each, trust=trust_here(each.trust, origin)) for each, origin in zip(messages, origins, strict=True)
-    )
+    return tuple(replace(each, trust=trust_here(each.trust, by)) for each, by in zip(messages, origins, strict=True))
 
 
 @dataclass(slots=True)
@@ -193,15 +191,12 @@ class TeamExperiences(Experiences):
 
     def show(self, uid: str) -> Experience:
         """See `Experiences.show`."""
-        return self._told([self.reach.first(lambda: Experiences.show(self, uid), lambda it: it.experiences.show(uid))])[
-            0
-        ]
+        found = self.reach.first(lambda: Experiences.show(self, uid), lambda it: it.experiences.show(uid))
+        return self._told([found])[0]
 
     def active(self, **place: Any) -> Active | None:
         """See `Experiences.active`; where none is here, one's own in another space, with where it stands."""
-        found = self.reach.every(
-            lambda: Experiences.active(self, **place), lambda there: there.experiences.active(**place)
-        )
+        found = self.reach.every(lambda: Experiences.active(self, **place), lambda it: it.experiences.active(**place))
         under_way = [(space, active) for space, active in found if active is not None]
         if not under_way or under_way[0][0] == self.reach.space:
             return under_way[0][1] if under_way else None
@@ -250,9 +245,7 @@ class TeamArchive(Archive):
 
     def details(self, wanted: DetailsWanted) -> DetailsPage:
         """See `Archive.details`."""
-        space, found = self.reach.first(
-            lambda: Archive.details(self, wanted), lambda there: there.archive.details(wanted)
-        )
+        space, found = self.reach.first(lambda: Archive.details(self, wanted), lambda it: it.archive.details(wanted))
         origin = self.reach.origin(space, found.uid)
         return replace(found, origin=origin, trust=trust_here(found.trust, origin))
 
@@ -285,9 +278,7 @@ class TeamMaintenance(Maintenance):
         uids = [grave.uid for grave in plan.tombstones]
         with self.store.reading() as tx:
             self.recorder().changing(tx, plan.tombstones)
-            whole = [
-                grave for grave in plan.tombstones if isinstance(grave, Tombstone) and grave.kind == "conversation"
-            ]
+            whole = [each for each in plan.tombstones if isinstance(each, Tombstone) and each.kind == "conversation"]
             uids += messages_within(tx, [grave.uid for grave in whole])
         return replace(plan, copies=tuple(self.reach.copies(uids)))
 

@@ -95,19 +95,21 @@ class ToolCalls:
 def claude_words(text: str) -> str:
     """The words that a person typed in a text of Claude Code; empty for slash commands, their output, and summaries.
 
-    A shell command that the person typed (`<bash-input>`) becomes `! command`.
+    A shell command that was typed (`<bash-input>`) becomes `! command`; words behind a command that asks the model
+    (it says first what is running) become `/command words`.
     """
     text = without_injections(text)
     typed: list[str] = []
-    position = 0
+    position, asked, name = 0, text.lstrip().startswith("<command-message>"), ""
     while lead := _CLAUDE_LEAD.match(text, position):
         position = lead.end()
         if lead["summary"]:
             position = len(text)
         if tag := lead["tag"]:
             inner, position = _element(text, tag, position)
-            if tag == "bash-input" and inner.strip():
-                typed.append(f"! {inner.strip()}")
+            name = inner.strip() if tag == "command-name" else name
+            if (tag == "bash-input" or (tag == "command-args" and asked)) and inner.strip():
+                typed.append(f"{'!' if tag == 'bash-input' else name} {inner.strip()}")
     rest = text[position:].strip() if position else text
     return "\n".join([*typed, rest] if rest else typed)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -17,6 +18,8 @@ _ROLES = {"user": Role.USER, "assistant": Role.ASSISTANT, "tool": Role.TOOL}
 _SILENT = ("thoughts", "reasoning_recap", "user_editable_context", "model_editable_context")
 # What an assistant writes to a tool; of other kinds the recipient says nothing reliable.
 _WRITTEN = ("text", "code", "multimodal_text")
+# Where the page shows sources, pictures and the like; of these a thing's name and a link's title are read as text.
+_MARKED = r'\ue200(?:entity\ue202\["[^"]*", ?"([^"]*)"|url\ue202([^\ue200-\ue202]*))?[^\ue200\ue201]*\ue201'
 
 
 def _head(value: Mapping[str, Any]) -> ParsedConversation:
@@ -64,15 +67,14 @@ def _is_silent(message: Any) -> bool:
     return hidden or kind in _SILENT or (isinstance(role, str) and role not in _ROLES)
 
 
-def _message(
-    message: Mapping[str, Any], conversation: str, key: str, branch: str | None, call_id: str | None
-) -> NewMessage:
+def _message(message: Mapping[str, Any], talk: str, key: str, branch: str | None, call_id: str | None) -> NewMessage:
     content, author, facts = message["content"], message["author"], mapping(message.get("metadata"))
     parts = listing(content.get("parts"))
     # Its text parts, also those that were spoken aloud, else its one text.
     texts = [part.get("text") if isinstance(part, dict) else part for part in parts]
     words = spoken([text for text in texts if isinstance(text, str)])
-    text = without_recall(words or string(content.get("text")) or string(content.get("result")) or "")
+    text = words or string(content.get("text")) or string(content.get("result")) or ""
+    text = without_recall(re.sub(_MARKED, r"\1\2", text))
     # Names of attached files, and the places of pictures and sounds among the parts.
     attached = [mapping(file).get("name") for file in listing(facts.get("attachments"))]
     attached += [mapping(part).get("asset_pointer") for part in parts]
@@ -89,7 +91,7 @@ def _message(
         role,
         text,
         kind,
-        conversation=conversation,
+        conversation=talk,
         external_id=own_id,
         created_at=moment(message.get("create_time")),
         call_id=None if kind is MessageType.TEXT else call_id,

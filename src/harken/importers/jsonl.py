@@ -50,19 +50,17 @@ class _LinesReader(LineReader):
         if fault := _fault(value):
             yield Unreadable(self._path, number, fault)
             return
-        conversation, title, said_at = value["conversation"], value.get("title") or "", moment(value.get("ts"))
-        if said_at is None and value.get("ts") is not None:
+        conversation, title, at = value["conversation"], value.get("title") or "", moment(value.get("ts"))
+        if at is None and value.get("ts") is not None:
             yield Unreadable(self._path, number, "'ts' is neither an ISO time nor an epoch number")
             return
         if conversation not in self._titles:
             self._titles[conversation] = title
-            yield ParsedConversation(
-                conversation, title=title, created_at=said_at, project=string(value.get("project"))
-            )
+            yield ParsedConversation(conversation, title=title, created_at=at, project=string(value.get("project")))
         elif title and title != self._titles[conversation]:
             self._titles[conversation] = title
             yield ParsedTitle(conversation, title)
-        message = _message(value, said_at)
+        message = _message(value, at)
         if message.text.strip() or message.type is not MessageType.TEXT:
             yield message
 

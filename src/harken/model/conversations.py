@@ -35,7 +35,22 @@ EMPTY: Mapping[str, Any] = _Nothing()
 REDACTED = "redacted"
 
 
-class Trust(StrEnum):
+class Choice(StrEnum):
+    """One of a few words."""
+
+    @classmethod
+    def of(cls, value: str) -> Self:
+        """Return the member that a caller's word names.
+
+        Raises:
+            UsageError: it is none of them.
+        """
+        if value not in cls._value2member_map_:
+            raise UsageError(f"{value!r} is no {cls.__name__}. Give one of: {', '.join(cls)}")
+        return cls(value)
+
+
+class Trust(Choice):
     """Where words came from, and so how far they may be believed."""
 
     OWNER = "owner"
@@ -78,21 +93,6 @@ _ORDER = (Trust.OWNER, Trust.AGENT, Trust.IMPORTED, Trust.TOOL, Trust.UNTRUSTED)
 def least_trusted(found: Iterable[Trust]) -> Trust:
     """Return the one that may be believed least; of none, `AGENT`."""
     return max(found, key=_ORDER.index, default=Trust.AGENT)
-
-
-class Choice(StrEnum):
-    """One of a few words."""
-
-    @classmethod
-    def of(cls, value: str) -> Self:
-        """Return the member that a caller's word names.
-
-        Raises:
-            UsageError: it is none of them.
-        """
-        if value not in cls._value2member_map_:
-            raise UsageError(f"{value!r} is no {cls.__name__}. Give one of: {', '.join(cls)}")
-        return cls(value)
 
 
 class Role(Choice):

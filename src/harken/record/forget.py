@@ -14,6 +14,7 @@ from harken.journal.replay import IngestOf, replay_conversation, superseded
 from harken.journal.staging import remove_staged
 from harken.model.conversations import Grave, SavedRecord, Tombstone
 from harken.model.team import RecordOrigin
+from harken.storage.conversations import begins_with
 from harken.storage.enrichment.webhooks import tell
 from harken.storage.events import forget_rows
 from harken.storage.ports import Store, Transaction
@@ -25,6 +26,7 @@ from harken.storage.tables import conversations
 
 # How many go in one transaction: others wait for the write lock no longer than a second or so.
 _AT_ONCE = 100
+_SHOWN = 8  # characters of an id, at least, in lists
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,12 @@ def _topics(tx: Transaction, conversation_uids: Iterable[str], moment: datetime)
     return [SavedRecord(TOPIC, uid, moment, None) for uid in topics_with(tx, set(conversation_uids))]
 
 
+def whole_uid(tx: Transaction, name: str) -> str:
+    """The id of the one conversation that is called so, or whose id begins so, as lists print it; else the name."""
+    found = begins_with(tx, name)
+    return found[0] if len(found) == 1 and (len(name) >= _SHOWN or not found[0].startswith(name)) else name
+
+
 def plan_conversations(tx: Transaction, uids: Sequence[str], moment: datetime) -> ForgetPlan:
     """Name whole conversations by id.
 
@@ -88,9 +96,9 @@ def plan_conversations(tx: Transaction, uids: Sequence[str], moment: datetime) -
 
 
 def _check_present(uids: Sequence[str], present: Collection[str], kind: str) -> None:
-    missing = next((uid for uid in uids if uid not in present), None)
-    if missing is not None:
-        raise NotFoundError(f"There is no {kind} {missing}. Ids are printed by: harken search QUERY")
+    if missing := [uid for uid in uids if uid not in present]:
+        where = "list" if kind == "conversation" else "search QUERY"
+        raise NotFoundError(f"There is no {kind} {missing[0]}. Ids are printed by: harken {where}")
 
 
 def plan_project(tx: Transaction, name: str, moment: datetime) -> ForgetPlan:

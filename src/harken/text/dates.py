@@ -15,15 +15,18 @@ _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 _LONGEST = 100
 # None is an abbreviation of a time zone, which each language takes: those of four or five letters end in `t` or `z`.
 _LONG_WORD = re.compile("[a-z]{6,}|[a-z]{3,4}[a-su-y](?![a-z])")
+# "Last week" is one, where "2 weeks ago" is a day; so is "in a year".
+_WEEK = re.compile(r"\b(?:last|this|next|letzte|diese|derni|cette|pasada|esta|scorsa|questa|прошл|эт[ао])|[上本这]")
+_COUNTED = re.compile(r"\bago\b|\bin (?:an?|\d{1,3}|[a-z]+) (?:month|quarter|year)s?\b", re.IGNORECASE)
 
 
-def parse_since(text: str, now: datetime) -> datetime:
-    """Return the first moment of what is named, timezone-aware.
+def parse_since(text: str, now: datetime, prefer: str = "past") -> datetime:
+    """Return the first moment of what is named, timezone-aware; `friday` is the last one, or the next in the `future`.
 
     Raises:
         UsageError: it is no date.
     """
-    return _span(text, now)[0]
+    return _span(text, now, prefer)[0]
 
 
 def parse_until(text: str, now: datetime) -> datetime:
@@ -35,11 +38,11 @@ def parse_until(text: str, now: datetime) -> datetime:
     return _span(text, now)[1]
 
 
-def _span(text: str, now: datetime) -> tuple[datetime, datetime]:
+def _span(text: str, now: datetime, prefer: str = "past") -> tuple[datetime, datetime]:
     """Return the first moment of what is named and the first after it, in UTC; days are of this machine's clock."""
     text = text.strip()
     try:
-        return _day_or_moment(text) or _spoken_span(text, now)
+        return _day_or_moment(text) or _spoken_span(text, now, prefer)
     except (ValueError, OverflowError) as error:
         # The calendar ends with the year 9999, and its first and last days in another time zone already lie beyond.
         raise UsageError(f"'{text}' is not a day of the calendar, or at the end of time. Write 2026-05-08.") from error
@@ -61,15 +64,11 @@ def _day_or_moment(text: str) -> tuple[datetime, datetime] | None:
     return moment.astimezone(UTC), moment.astimezone(UTC)
 
 
-def _spoken_span(text: str, now: datetime) -> tuple[datetime, datetime]:
+def _spoken_span(text: str, now: datetime, prefer: str) -> tuple[datetime, datetime]:
     # Imported late: it costs a quarter of a second, and most searches name no date.
     from dateparser.date import DateDataParser
 
-    settings = {
-        "RELATIVE_BASE": now.astimezone().replace(tzinfo=None),
-        "PREFER_DATES_FROM": "past",
-        "PREFER_DAY_OF_MONTH": "first",
-    }
+    settings = {"RELATIVE_BASE": now.astimezone().replace(tzinfo=None), "PREFER_DATES_FROM": prefer}
     found = DateDataParser(["en"], settings=settings).get_date_data(text) if len(text) <= _LONGEST else None
     # Making its patterns of all 205 languages takes 2.5 s.
     if found is not None and found.date_obj is None and (languages := _languages_of(text)):
@@ -81,12 +80,11 @@ def _spoken_span(text: str, now: datetime) -> tuple[datetime, datetime]:
         return moment.astimezone(UTC), moment.astimezone(UTC)
     begin = moment.replace(hour=0, minute=0, second=0, microsecond=0)
     days = 1
-    if found.period == "month" and "ago" not in text:
-        begin = begin.replace(day=1)
-        days = calendar.monthrange(begin.year, begin.month)[1]
-    elif found.period == "year" and "ago" not in text:
-        begin = begin.replace(month=1, day=1)
-        days = 366 if calendar.isleap(begin.year) else 365
+    if found.period == "week" and _WEEK.search(text.lower()):
+        begin, days = begin - timedelta(days=begin.weekday()), 7
+    elif (months := {"month": 1, "quarter": 3, "year": 12}.get(found.period)) and not _COUNTED.search(text):
+        begin = begin.replace(month=(begin.month - 1) // months * months + 1, day=1)
+        days = sum(calendar.monthrange(begin.year, begin.month + more)[1] for more in range(months))
     return begin.astimezone(UTC), (begin + timedelta(days=days)).astimezone(UTC)
 
 

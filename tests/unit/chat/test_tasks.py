@@ -112,7 +112,7 @@ class TestRecording:
         run = harken.run_task("daily", "one", lambda _context: answers).run
         assert (run.status, run.error) == (ExchangeStatus.FAILED, "The answer does not end with the assistant's words.")
 
-    @pytest.mark.parametrize("answers", [[NewMessage(Role.USER, "me")], ["text"], [None]])
+    @pytest.mark.parametrize("answers", [[NewMessage(Role.USER, "me")], ["text"], [None], None, {"text": "me"}])
     def test_what_is_no_answer_is_refused(self, harken: Harken, answers: Any) -> None:
         with pytest.raises(UsageError, match="An answer is a text, or messages"):
             harken.run_task("daily", "one", lambda _context: answers)

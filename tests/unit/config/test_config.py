@@ -154,6 +154,11 @@ class TestRefusals:
         [
             ("search.rerank", "perhaps", "rerank must be true or false"),
             ("search.limit", "many", "limit must be a whole number"),
+            (
+                "embedder",
+                "ollama",
+                "embedder must be 'onnx', 'openai-compatible', 'fastembed', 'multilingual' or 'none'",
+            ),
             ("search.limit", 7.5, "limit must be a whole number"),
             ("search.vector_weight", float("nan"), "vector_weight must be >= 0, got nan"),
             ("search.vector_weight", None, "vector_weight must be a number"),

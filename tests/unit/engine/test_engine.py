@@ -93,11 +93,18 @@ class TestRecording:
         [
             ({"role": "king"}, "'king' is no Role. Give one of: user, assistant, tool, system"),
             ({"type": "song"}, "'song' is no MessageType. Give one of: text, tool_call, "),
+            ({"trust": "friend"}, "'friend' is no Trust. Give one of: owner, agent, "),
         ],
     )
-    def test_a_role_or_type_that_is_none_is_refused(self, harken: Harken, wrong: dict[str, str], said: str) -> None:
+    def test_a_role_type_or_trust_that_is_none_is_refused(
+        self, harken: Harken, wrong: dict[str, str], said: str
+    ) -> None:
         with pytest.raises(UsageError, match=said):
             harken.record_message(**{"conversation": "talk", "role": "user", "text": "hello", **wrong})  # type: ignore[arg-type]
+
+    def test_a_memory_of_a_trust_that_is_none_is_refused(self, harken: Harken) -> None:
+        with pytest.raises(UsageError, match="'friend' is no Trust"):
+            harken.memories.add("The boat is moored at quay seven.", trust="friend")  # type: ignore[arg-type]
 
     def test_a_forgotten_conversation_takes_no_more(self, harken: Harken) -> None:
         message = harken.record_message("talk", "user", "a zebra")

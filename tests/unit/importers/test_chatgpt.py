@@ -66,6 +66,15 @@ def test_what_nobody_said_is_left_out(tmp_path: Path, said: Said) -> None:
     assert said(read(tmp_path, talk(**nodes, e=node("user", " ")))) == [("user", "text", "said")]
 
 
+def test_marks_of_sources_are_no_words_and_names_in_them_are(tmp_path: Path, said: Said) -> None:
+    text = (
+        "It is 4810 m high.\ue200cite\ue202turn0search1\ue202turn0search3\ue201 Go from "
+        '\ue200entity\ue202["city","Chamonix","France"]\ue201, says \ue200url\ue202the guide\ue202https://a.example\ue201.'
+    )
+    items = read(tmp_path, [talk(a=node("assistant", text), b=node("assistant", "\ue200navlist\ue202News\ue201", "a"))])
+    assert [text for _, _, text in said(items)] == ["It is 4810 m high. Go from Chamonix, says the guide."]
+
+
 def test_tools_are_called_and_answer(tmp_path: Path) -> None:
     nodes = {
         "q": node("user", "weather?"),

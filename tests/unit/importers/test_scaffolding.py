@@ -61,6 +61,12 @@ def test_a_shell_command_that_was_typed_is_kept() -> None:
     assert claude_words("<bash-input>ls</bash-input><bash-stdout>a</bash-stdout>and now?") == "! ls\nand now?"
 
 
+def test_words_that_were_typed_behind_a_command_that_asks_the_model_are_kept() -> None:
+    running = "<command-message>review is running…</command-message>\n<command-name>/review</command-name>"
+    assert claude_words(f"{running}\n<command-args>the billing module</command-args>") == "/review the billing module"
+    assert claude_words(running) == claude_words(f"{running}\n<command-args></command-args>") == ""
+
+
 def test_words_after_a_command_are_kept() -> None:
     assert claude_words("<command-name>/x</command-name>\nand this too") == "and this too"
     assert claude_words("as in <command-name>/x</command-name>") == "as in <command-name>/x</command-name>"

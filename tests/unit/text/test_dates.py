@@ -45,6 +45,15 @@ class TestSpans:
             ("today", utc(2026, 7, 15), utc(2026, 7, 16)),
             ("yesterday", utc(2026, 7, 14), utc(2026, 7, 15)),
             ("two weeks ago", utc(2026, 7, 1), utc(2026, 7, 2)),
+            ("this week", utc(2026, 7, 13), utc(2026, 7, 20)),
+            ("Last week", utc(2026, 7, 6), utc(2026, 7, 13)),
+            ("letzte Woche", utc(2026, 7, 6), utc(2026, 7, 13)),
+            ("上周", utc(2026, 7, 6), utc(2026, 7, 13)),
+            ("last month", utc(2026, 6, 1), utc(2026, 7, 1)),
+            ("a month ago", utc(2026, 6, 15), utc(2026, 6, 16)),
+            ("2 Years Ago", utc(2024, 7, 15), utc(2024, 7, 16)),
+            ("agosto 2025", utc(2025, 8, 1), utc(2025, 9, 1)),
+            ("Q1 2026", utc(2026, 1, 1), utc(2026, 4, 1)),
             ("3 hours ago", utc(2026, 7, 15, 7, 30), utc(2026, 7, 15, 7, 30)),
             ("May 2023", utc(2023, 5, 1), utc(2023, 6, 1)),
             ("February 2024", utc(2024, 2, 1), utc(2024, 3, 1)),
@@ -59,6 +68,13 @@ class TestSpans:
     )
     def test_what_is_named_begins_and_ends_here(self, text: str, since: datetime, until: datetime) -> None:
         assert (parse_since(text, NOW), parse_until(text, NOW)) == (since, until)
+
+    @pytest.mark.parametrize(
+        ("text", "since"),
+        [("in a year", utc(2027, 7, 15)), ("in 3 months", utc(2026, 10, 15)), ("in March 2027", utc(2027, 3, 1))],
+    )
+    def test_what_is_counted_from_today_is_a_day(self, text: str, since: datetime) -> None:
+        assert parse_since(text, NOW, "future") == since
 
     @given(st.dates(min_value=datetime(1900, 1, 1).date(), max_value=datetime(2200, 1, 1).date()))
     def test_a_day_lasts_a_day(self, day: object) -> None:

@@ -56,7 +56,7 @@ def _read(argument: ArgumentField, value: Any) -> Any:
         return tuple(name.strip() for name in value.split(separator) if name.strip())
     if argument.spelling.is_word and isinstance(value, tuple) and not argument.is_many:
         return " ".join(value)
-    return value
+    return argument.default if value is None and argument.spelling.is_word else value
 
 
 def _parameter(argument: ArgumentField) -> click.Parameter:

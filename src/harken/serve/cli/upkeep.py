@@ -61,7 +61,7 @@ def _set_database_aside(session: CommandSession) -> None:
 
 @click.command()
 @click.argument("messages", nargs=-1, metavar="[ID]...")
-@click.option("--conversation", "conversations", multiple=True, help="A whole conversation, by id.")
+@click.option("--conversation", "conversations", multiple=True, help="A whole conversation, by how its id begins.")
 @click.option("--project", help="Every conversation of a project.")
 @click.option("--query", help="Every message that holds all of these words.")
 @click.option("--keep-copies", is_flag=True, help="Leave copies that were shared in other spaces of a team.")
@@ -72,7 +72,8 @@ def forget(session: CommandSession, yes: bool, as_json: bool, keep_copies: bool,
     with session.engine() as harken:
         doomed = harken.maintenance.plan_forget(**named)
         if not doomed.tombstones:
-            raise UsageError("No message holds all of these words.")
+            nothing = "No message holds all of these words." if named["query"] else "The project has no conversations."
+            raise UsageError(nothing)
         if not yes and session.opened is not None and not sys.stdin.isatty():
             raise UsageError("Nothing was forgotten, for nobody can answer here. To do it all the same, add --yes.")
         doomed = replace(doomed, copies=()) if keep_copies else doomed

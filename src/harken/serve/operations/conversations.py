@@ -125,7 +125,10 @@ def _group(each: ListedConversation, by: str) -> str:
 
 def _show_list(printer: Printer, found: Listing) -> None:
     if not found.conversations:
-        printer.say("No such conversation is recorded. Bring in what there is: harken import")
+        none = "No such conversation is recorded. Bring in what there is: harken import"
+        printer.say(
+            f"There is no page {found.page} of {counted(found.total, 'conversation')}." if found.total else none
+        )
     numbers = count(1)
     for name, group in groupby(found.conversations, key=lambda each: _group(each, found.by)):
         printer.say((name, "bold cyan"))

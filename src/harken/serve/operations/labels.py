@@ -294,10 +294,8 @@ def _move(harken: Harken, wanted: ProjectArguments, caller: Caller) -> Conversat
 
 
 def _used(harken: Harken, _wanted: NoArguments, _caller: Caller) -> TagsAnswer:
-    talks, saved = harken.labels.used(), harken.memories.used_tags()
-    counts = [
-        TagCount(tag=tag, conversations=talks.get(tag, 0), memories=saved.get(tag, 0)) for tag in {**talks, **saved}
-    ]
+    said, kept = harken.labels.used(), harken.memories.used_tags()
+    counts = [TagCount(tag=tag, conversations=said.get(tag, 0), memories=kept.get(tag, 0)) for tag in {**said, **kept}]
     return TagsAnswer(tags=sorted(counts, key=lambda each: (-each["conversations"] - each["memories"], each["tag"])))
 
 

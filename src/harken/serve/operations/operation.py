@@ -100,7 +100,7 @@ class Caller:
         if self.is_limited and not any(real.is_relative_to(root) for root in self._open_roots(roots)):
             raise UsageError(
                 f"{path} lies outside of the project and of the folders in serve.roots. Name its folder there "
-                "(harken.toml), or use the command line: harken index code PATH"
+                "(harken.toml), or do it at the command line."
             )
         if not exists:
             raise UsageError(f"{path} does not exist.")

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 _EXCERPT_CHARS = 280
 _MOST_HITS = 1000
 _MESSAGE_CHARS = 4000
+_FROM = ("message", "memory", "experience", "value", "code", "commit", "document", "exchange", "conversation", "tools")
 
 
 class CutHitView(HitView):
@@ -86,9 +87,9 @@ class SearchArguments:
     sources: Annotated[
         tuple[str, ...],
         Argument(
-            "Only these: message, memory, experience, value, code, commit, document; exchange, conversation, tools "
-            "(summaries). Left out: all but code, commit, document.",
+            "Only these; the last three are summaries. Left out: all but code, commit, document.",
             most=20,
+            choices=_FROM,
         ),
         Spelling("--source", help="Only this kind of entry; may be given several times."),
     ] = ()

@@ -44,10 +44,10 @@ def checked_content(content: str) -> str:
     """The content without blanks around it.
 
     Raises:
-        UsageError: it is empty or too long.
+        UsageError: it has no letter or digit, or is too long.
     """
     text = content.strip()
-    if not text:
+    if not any(map(str.isalnum, text)):
         raise UsageError("A memory needs words. Nothing was saved.")
     if len(text) > MAX_CONTENT_CHARS:
         raise UsageError(f"A memory has at most {MAX_CONTENT_CHARS:,} characters, not {len(text):,}. Shorten it.")
@@ -144,7 +144,7 @@ class Memories:
         similarities = self._similarities(text, kind, project)
         with self.recorder.saving(SOURCE) as records:
             moment, uid = self.recorder.now(), self.recorder.new_uid()
-            new = Memory(uid, text, kind, weight or 0.0, own_tags, moment, moment, project, trust)
+            new = Memory(uid, text, kind, weight or 0.0, own_tags, moment, moment, project, Trust.of(trust))
             saved, changed = _reconciled(records.tx, new, weight, similarities, self.recorder.others)
             if changed:
                 saved = replace(saved, memory=memory_of(records.save(*map(kept_memory, changed))))

@@ -225,7 +225,8 @@ def kept_uid(tx: Transaction, source: str, beginning: str) -> str:
     if len(found) == 1 or beginning in found:
         return beginning if beginning in found else found[0]
     what = f"There is no {source} {beginning}" if not found else f"Several ids of {source} begin with {beginning}"
-    raise NotFoundError(f"{what}. Ids are printed by: harken {source} list")
+    command = {"value": "values list", TOPIC: "topics"}.get(source, f"{source} list")
+    raise NotFoundError(f"{what}. Ids are printed by: harken {command}")
 
 
 def kept_before(tx: Transaction, source: str, moment: datetime) -> list[str]:
