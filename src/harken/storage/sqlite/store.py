@@ -344,12 +344,9 @@ class SqliteStore:
     @contextmanager
     def _driver(self) -> Iterator[sqlite3.Connection]:
         """A connection without SQLAlchemy, outside of any transaction."""
-        raw = self._engine.raw_connection()
-        try:
+        with closing(self._engine.raw_connection()) as raw:
             driver: Any = raw.driver_connection
             yield driver
-        finally:
-            raw.close()
 
 
 def _is_read_only(path: Path) -> bool:
