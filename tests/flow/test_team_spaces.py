@@ -142,6 +142,19 @@ def test_search_sees_what_was_granted_and_says_whose_it_is(team: Crew) -> None:
     assert listed[0].conversation.origin is not None
 
 
+def test_what_is_due_in_a_shared_space_says_whose_it_is(team: Crew) -> None:
+    team.team.create_space(team.speaker("alice"), "farm")
+    team.team.grant(team.speaker("alice"), "farm", "bob", Access.WRITE)
+    farm = team.memory("alice", "farm").memories
+    farm.review(farm.add("The pump is serviced in April.").memory.uid, datetime(2026, 1, 1, tzinfo=UTC))
+
+    [due] = team.memory("bob", "farm").memories.due()
+    assert due.origin is not None
+    assert due.origin.label == "space farm, said by alice"
+    assert due.trust is Trust.IMPORTED
+    assert not team.memory("bob").memories.due(), "it is confirmed where it stands"
+
+
 def test_a_space_that_may_only_be_read_refuses_every_write(team: Crew) -> None:
     team.team.create_space(team.speaker("alice"), "farm")
     team.team.grant(team.speaker("alice"), "farm", "bob", Access.READ)

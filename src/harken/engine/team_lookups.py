@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from harken.context.rules import Rules
@@ -59,18 +60,16 @@ class Reach:
         Raises:
             NotFoundError: none has it.
         """
-        asking = [(space, self.threads.submit(ask, each)) for space, each in self.others()]
         found, missing = list[tuple[str, _Found]](), list[NotFoundError]()
-        try:
-            found.append((self.space, own()))
-        except NotFoundError as error:
-            missing.append(error)
-        for space, asked in asking:
+        asking = [(space, self.threads.submit(ask, each).result) for space, each in self.others()]
+        for space, answer in ((self.space, own), *asking):
             try:
-                found.append((space, asked.result()))
-            except NotFoundError:
-                continue
-            except Exception as error:  # noqa: BLE001 - the other spaces have an answer; the failure is logged
+                found.append((space, answer()))
+            except NotFoundError as error:
+                missing.append(error)
+            except Exception as error:  # the other spaces have an answer
+                if answer is own:
+                    raise
                 _log.warning("space_not_read", error_class=type(error).__name__)
         if missing and not found:
             raise missing[0]
@@ -171,6 +170,10 @@ class TeamMemories(Memories):
         told = self._told([(space, one.memory) for space, one in merged])
         return [replace(one, memory=memory) for (_, one), memory in zip(merged, told, strict=True)]
 
+    def due(self, at: datetime | None = None) -> Sequence[Memory]:
+        """See `Memories.due`; those of the space at hand alone, for only there can they be confirmed."""
+        return self._told([(self.reach.space, one) for one in Memories.due(self, at)])
+
     def forget(self, uids: Sequence[str]) -> Sequence[str]:
         """See `Memories.forget`; the copies that were shared go as well."""
         whole = Memories.forget(self, uids)
@@ -193,9 +196,8 @@ class TeamExperiences(Experiences):
 
     def show(self, uid: str) -> Experience:
         """See `Experiences.show`."""
-        return self._told([self.reach.first(lambda: Experiences.show(self, uid), lambda it: it.experiences.show(uid))])[
-            0
-        ]
+        found = self.reach.first(lambda: Experiences.show(self, uid), lambda it: it.experiences.show(uid))
+        return self._told([found])[0]
 
     def active(self, **place: Any) -> Active | None:
         """See `Experiences.active`; where none is here, one's own in another space, with where it stands."""
@@ -285,10 +287,8 @@ class TeamMaintenance(Maintenance):
         uids = [grave.uid for grave in plan.tombstones]
         with self.store.reading() as tx:
             self.recorder().changing(tx, plan.tombstones)
-            whole = [
-                grave for grave in plan.tombstones if isinstance(grave, Tombstone) and grave.kind == "conversation"
-            ]
-            uids += messages_within(tx, [grave.uid for grave in whole])
+            graves = [grave for grave in plan.tombstones if isinstance(grave, Tombstone)]
+            uids += messages_within(tx, [grave.uid for grave in graves if grave.kind == "conversation"])
         return replace(plan, copies=tuple(self.reach.copies(uids)))
 
     def forget(self, doomed: ForgetPlan, progress: Callable[[int, int], None] = lambda _done, _all: None) -> Forgotten:
