@@ -102,6 +102,10 @@ def test_a_first_try_that_is_refused_leaves_no_login_with_a_password_that_nobody
         said = cli.fails("--store", text_of(owner.set(username="founder")), "team", "init", "ann", "--role", ROLE)
         assert "CREATE EXTENSION vector" in said
         postgres.execute("CREATE EXTENSION vector", "founded")
+        postgres.execute("ALTER ROLE founder NOCREATEROLE")
+        said = cli.fails("--store", text_of(owner.set(username="founder")), "team", "init", "ann", "--role", ROLE)
+        assert "one who may make roles" in said
+        postgres.execute("ALTER ROLE founder CREATEROLE")
         made = found(cli, owner.set(username="founder"), "ann")
         assert made["role_made"]
         assert "@" in made["store"].partition(f"{ROLE}:")[2]

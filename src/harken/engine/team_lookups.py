@@ -204,10 +204,9 @@ class TeamExperiences(Experiences):
         found = self.reach.every(
             lambda: Experiences.active(self, **place), lambda there: there.experiences.active(**place)
         )
-        under_way = [(space, active) for space, active in found if active is not None]
-        if not under_way or under_way[0][0] == self.reach.space:
-            return under_way[0][1] if under_way else None
-        space, active = under_way[0]
+        space, active = next((each for each in found if each[1] is not None), (self.reach.space, None))
+        if active is None or space == self.reach.space:
+            return active
         return replace(active, experience=self._told([(space, active.experience)])[0])
 
     def list(self, limit: int = 20, **wanted: Any) -> Sequence[Experience]:
