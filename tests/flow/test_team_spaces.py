@@ -142,6 +142,19 @@ def test_search_sees_what_was_granted_and_says_whose_it_is(team: Crew) -> None:
     assert listed[0].conversation.origin is not None
 
 
+def test_what_was_judged_is_found_beside_the_summary_that_says_it_again(team: Crew) -> None:
+    memory = team.memory("alice")
+    told = memory.record_message("pumps", "user", ORCHARD)
+    memory.record_message("pumps", "assistant", "Noted: the irrigation pump of the orchard.")
+    memory.end_exchange("pumps")
+    memory.background.summarize()
+    memory.background.embed()
+    memory.feedback.rate(told.exchange_uid, "useful")
+    hits = memory.search("irrigation pump").hits
+    assert told.uid in {hit.entry.ref_uid for hit in hits}
+    assert any("rated useful" in reason.note for reason in hits[0].reasons)
+
+
 def test_what_is_due_in_a_shared_space_says_whose_it_is(team: Crew) -> None:
     team.team.create_space(team.speaker("alice"), "farm")
     team.team.grant(team.speaker("alice"), "farm", "bob", Access.WRITE)
