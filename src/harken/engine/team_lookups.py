@@ -301,9 +301,7 @@ class TeamMaintenance(Maintenance):
         """See `Maintenance.titles`."""
         own = Maintenance.titles(self, conversation_uids)
         left = [uid for uid in conversation_uids if uid not in own]
-        if not left:
-            return own
-        answers = self.reach.every(lambda: own, lambda there: there.maintenance.titles(left))
+        answers = self.reach.every(lambda: own, lambda there: there.maintenance.titles(left)) if left else [("", own)]
         return {uid: title for _, titles in answers for uid, title in titles.items()}
 
     def projects(self) -> list[tuple[str, str, int]]:
