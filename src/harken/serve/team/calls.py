@@ -12,7 +12,7 @@ from typing import Any
 
 from harken.engine.members import require_team_admin
 from harken.engine.team import Team
-from harken.errors import HarkenError, ScopeError, UsageError
+from harken.errors import HarkenError, NotFoundError, ScopeError, UsageError
 from harken.log import Log
 from harken.model.team import COMMON, Access, AuditEntry, KeyScope, Speaker
 from harken.serve.http.metrics import Metrics
@@ -112,7 +112,12 @@ class TeamCalls:
     def _run(self, call: VerbCall, target: Any, once: str) -> dict[str, Any]:
         # No directory of the server is anybody's who asks from afar, but those that its operator has opened.
         caller = Caller(is_limited=True, progress=call.progress, once=once)
-        return call.operation.call(target, call.given, caller)
+        try:
+            return call.operation.call(target, call.given, caller)
+        except NotFoundError as error:
+            is_everywhere = call.space or call.operation.effect is Effect.READS or call.operation.is_of_team
+            hint = "" if is_everywhere else " It was looked for in your own space; Harken-Space names another one."
+            raise NotFoundError(f"{error}{hint}") from error
 
     def _memory(self, call: VerbCall) -> Any:
         """The memory as the speaker sees it; a space that is named has to be one that they may see."""
