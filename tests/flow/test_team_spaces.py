@@ -142,6 +142,19 @@ def test_search_sees_what_was_granted_and_says_whose_it_is(team: Crew) -> None:
     assert listed[0].conversation.origin is not None
 
 
+def test_memories_are_listed_beyond_what_one_question_may_ask_for(team: Crew, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harken.engine.team_lookups._AT_ONCE", 3)
+    for tree, animal in (("oak", "cow"), ("elm", "hen"), ("ash", "pig"), ("fir", "ewe")):
+        team.memory("alice").memories.add(f"{tree} stands in the field")
+        team.memory("bob", "common").memories.add(f"{animal} lives by the barn")
+    listed = team.memory("alice").memories
+    every = [one.content for one in listed.list(limit=1000)]
+    assert len(every) == 8
+    assert [one.content for start in range(0, 10, 2) for one in listed.list(limit=2, offset=start)] == every
+    with pytest.raises(UsageError, match="limit"):
+        listed.list(limit=0)
+
+
 def test_what_was_judged_is_found_beside_the_summary_that_says_it_again(team: Crew) -> None:
     memory = team.memory("alice")
     told = memory.record_message("pumps", "user", ORCHARD)

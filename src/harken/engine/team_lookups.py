@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from harken.context.rules import Rules
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from harken.record.forget import ForgetPlan, Forgotten
 
 _Found = TypeVar("_Found")
-_MOST_LISTED = 1000
+_AT_ONCE = 1000
 _log = Log(__name__)
 
 
@@ -142,13 +143,14 @@ class TeamMemories(Memories):
         offset: int = 0,
     ) -> list[Memory]:
         """See `Memories.list`."""
-        wanted = tuple(tags)
-        most = min(_MOST_LISTED, limit + max(0, offset)) if limit > 0 else limit
-        options: dict[str, Any] = {"project": project, "superseded": superseded, "limit": most}
-        answers = self.reach.every(
-            lambda: Memories.list(self, category, wanted, **options),
-            lambda there: there.memories.list(category, wanted, **options),
-        )
+        wanted, most = (category, tuple(tags)), limit + max(0, offset)
+        options: dict[str, Any] = {"project": project, "superseded": superseded}
+
+        def newest(listed: Callable[..., Sequence[Memory]]) -> Sequence[Memory]:
+            sizes = {at: min(_AT_ONCE, most - at) if limit > 0 else limit for at in range(0, max(1, most), _AT_ONCE)}
+            return [one for at, size in sizes.items() for one in listed(*wanted, **options, limit=size, offset=at)]
+
+        answers = self.reach.every(lambda: newest(partial(Memories.list, self)), lambda it: newest(it.memories.list))
         found = _once(
             ((space, one) for space, some in answers for one in some), lambda one: (one.created_at, one.content)
         )

@@ -154,13 +154,11 @@ def _space_seen(speaker: Speaker, named: str | None) -> str | None:
 
 def _only_asks(call: VerbCall) -> bool:
     """Whether something that destroys is only asked what it would do."""
-    given = call.given
-    return call.operation.name == "forget" and not (isinstance(given, Mapping) and given.get("confirm"))
+    return call.operation.name == "forget" and not (isinstance(call.given, Mapping) and call.given.get("confirm"))
 
 
 def _digest(call: VerbCall) -> str:
-    asked = json.dumps([call.operation.name, call.space, call.given], sort_keys=True, default=str)
-    return sha256_of(asked)
+    return sha256_of(json.dumps([call.operation.name, call.space, call.given], sort_keys=True, default=str))
 
 
 def _ids_in(record: Mapping[str, Any], names: tuple[str, ...]) -> Iterator[str]:
