@@ -117,7 +117,8 @@ def test_forgetting(harken: CommandLine, talk: Path) -> None:
 def test_a_backup_or_what_makes_one(harken: CommandLine, talk: Path, tmp_path: Path) -> None:
     harken("import", talk, "--no-embed")
     if "HARKEN_STORE" in harken.settings:
-        assert "pg_dump" in harken.fails("backup", tmp_path / "backup.tar.gz", code=2)
+        said = harken.fails("backup", tmp_path / "backup.tar.gz", code=2)
+        assert "pg_dump --format=custom --file=FILE OWNER'S-URL" in said
     else:
         harken("backup", tmp_path / "backup.tar.gz")
     assert (tmp_path / "backup.tar.gz").exists() == ("HARKEN_STORE" not in harken.settings)

@@ -178,6 +178,16 @@ def test_what_is_wrong_stays_away_from_such_a_question_alone(open_home: Callable
     assert ids["exchange"] in quoted(harken, QUESTION)
 
 
+def test_what_is_wrong_stays_away_from_a_question_of_two_words(open_home: Callable[..., Harken]) -> None:
+    harken = open_home("home")
+    ids = fill(harken)
+    asked = "who is harbour master?"
+    assert ids["memory"] in quoted(harken, asked)
+    harken.feedback.rate(ids["memory"], "wrong", question=asked)
+    assert ids["memory"] not in quoted(harken, asked)
+    assert ids["memory"] in quoted(harken, "where is the harbour master?")
+
+
 def test_a_wrong_memory_stays_away_and_one_that_is_due_says_since_when(open_home: Callable[..., Harken]) -> None:
     harken = open_home("home")
     ids = fill(harken)

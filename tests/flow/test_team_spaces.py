@@ -142,6 +142,45 @@ def test_search_sees_what_was_granted_and_says_whose_it_is(team: Crew) -> None:
     assert listed[0].conversation.origin is not None
 
 
+def test_memories_are_listed_beyond_what_one_question_may_ask_for(team: Crew, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harken.engine.team_lookups._AT_ONCE", 3)
+    for tree, animal in (("oak", "cow"), ("elm", "hen"), ("ash", "pig"), ("fir", "ewe")):
+        team.memory("alice").memories.add(f"{tree} stands in the field")
+        team.memory("bob", "common").memories.add(f"{animal} lives by the barn")
+    listed = team.memory("alice").memories
+    every = [one.content for one in listed.list(limit=1000)]
+    assert len(every) == 8
+    assert [one.content for start in range(0, 10, 2) for one in listed.list(limit=2, offset=start)] == every
+    with pytest.raises(UsageError, match="limit"):
+        listed.list(limit=0)
+
+
+def test_what_was_judged_is_found_beside_the_summary_that_says_it_again(team: Crew) -> None:
+    memory = team.memory("alice")
+    told = memory.record_message("pumps", "user", ORCHARD)
+    memory.record_message("pumps", "assistant", "Noted: the irrigation pump of the orchard.")
+    memory.end_exchange("pumps")
+    memory.background.summarize()
+    memory.background.embed()
+    memory.feedback.rate(told.exchange_uid, "useful")
+    hits = memory.search("irrigation pump").hits
+    assert told.uid in {hit.entry.ref_uid for hit in hits}
+    assert any("rated useful" in reason.note for reason in hits[0].reasons)
+
+
+def test_what_is_due_in_a_shared_space_says_whose_it_is(team: Crew) -> None:
+    team.team.create_space(team.speaker("alice"), "farm")
+    team.team.grant(team.speaker("alice"), "farm", "bob", Access.WRITE)
+    farm = team.memory("alice", "farm").memories
+    farm.review(farm.add("The pump is serviced in April.").memory.uid, datetime(2026, 1, 1, tzinfo=UTC))
+
+    [due] = team.memory("bob", "farm").memories.due()
+    assert due.origin is not None
+    assert due.origin.label == "space farm, said by alice"
+    assert due.trust is Trust.IMPORTED
+    assert not team.memory("bob").memories.due(), "it is confirmed where it stands"
+
+
 def test_a_space_that_may_only_be_read_refuses_every_write(team: Crew) -> None:
     team.team.create_space(team.speaker("alice"), "farm")
     team.team.grant(team.speaker("alice"), "farm", "bob", Access.READ)

@@ -77,6 +77,16 @@ def test_it_shows_what_it_does_and_undoes_it(cli: CommandLine) -> None:
     assert tree(cli.home / "installed") == {}
 
 
+def test_a_key_is_said_to_belong_into_the_agents_environment_which_no_file_of_settings_takes(cli: CommandLine) -> None:
+    (cli.person / ".claude").mkdir()
+    settings = {"HARKEN_KEY": "hk_0", "HARKEN_TENANT": "crew"}
+    said = cli("install", "claude-code", "--json", settings=settings).json()
+    [note] = [note for note in said["notes"] if "HARKEN_KEY" in note]
+    assert "HARKEN_KEY into the environment that the agent starts in" in note
+    assert "hk_0" not in json.dumps(said)
+    assert not any("HARKEN_KEY" in note for note in cli("install", "claude-code", "--json").json()["notes"])
+
+
 def test_a_broken_file_is_named_and_nothing_is_touched(cli: CommandLine) -> None:
     path = cli.person / ".claude.json"
     path.write_text('{"mcpServers": {')

@@ -44,6 +44,10 @@ def test_a_team_of_two_is_made_by_two_commands(cli: CommandLine, server: dict[st
         '{"conversation": "c", "role": "user", "content": "The heron nests by the weir."}\n', encoding="utf-8"
     )
     cli("import", told, settings=bob)
+    cli("--space", "common", "import", told, settings=bob)
+    past = cli("rag", "test", "heron nests by the weir", settings=alice).out
+    assert "space common, said by bob)" in past
+    assert "- bob: The heron nests" in past
     [message] = cli.search("heron", settings=bob)
     assert "In a team its worker sees to it" in cli("forget", message["id"], "--yes", settings=bob).err
     assert "the team's worker has yet to come" in cli("doctor", code=1, settings=bob).out

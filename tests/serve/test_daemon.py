@@ -381,6 +381,25 @@ def test_what_a_hook_with_other_settings_reports_is_not_lost(
     assert (found.pid, daemons_of(cli.home)) == (pid, [])
 
 
+def test_what_a_hook_of_another_store_reports_is_not_taken_for_this_ones(
+    cli: CommandLine, daemon: Callable[[], int], folder: Path, place: DaemonPaths
+) -> None:
+    daemon()
+    other = CommandLine(cli.home, cli.person, {**cli.settings, "HARKEN_STORE": f"sqlite:///{folder}/other.db"})
+    agent = CodingAgent(other, folder, "elsewhere")
+    agent.say("user", "What is said here belongs into another store.")
+    assert agent.hook("Stop") == ""
+    own = CodingAgent(cli, folder, "here")
+    own.say("user", "And this into that of the home.")
+    own.hook("Stop")
+    eventually(lambda: cli.status()["messages"] == 1)
+    end(place)
+    # The next one of that store finds it waiting.
+    agent.hook("SessionStart")
+    eventually(lambda: other.status()["messages"] == 1)
+    assert cli.status()["messages"] == 1
+
+
 @pytest.mark.parametrize("env", [{}, {"XDG_DATA_HOME": "/somewhere"}, {"HARKEN_HOME": "~/memory"}])
 def test_hooks_find_the_home_that_commands_use(
     env: dict[str, str], cli: CommandLine, monkeypatch: pytest.MonkeyPatch

@@ -93,6 +93,31 @@ def test_a_team_of_two_from_nothing(cli: CommandLine, owner: URL) -> None:
         assert server.ask(made["keys"]["bob"], "whoami").json()["principal"]["name"] == "bob"
 
 
+def test_a_first_try_that_is_refused_leaves_no_login_with_a_password_that_nobody_knows(
+    cli: CommandLine, postgres: PostgresServer, owner: URL
+) -> None:
+    postgres.execute("CREATE ROLE founder LOGIN CREATEROLE")
+    try:
+        postgres.execute("ALTER DATABASE founded OWNER TO founder")
+        said = cli.fails("--store", text_of(owner.set(username="founder")), "team", "init", "ann", "--role", ROLE)
+        assert "CREATE EXTENSION vector" in said
+        postgres.execute("CREATE EXTENSION vector", "founded")
+        postgres.execute("ALTER ROLE founder NOCREATEROLE")
+        said = cli.fails("--store", text_of(owner.set(username="founder")), "team", "init", "ann", "--role", ROLE)
+        assert "one who may make roles" in said
+        postgres.execute("ALTER ROLE founder CREATEROLE")
+        made = found(cli, owner.set(username="founder"), "ann")
+        assert made["role_made"]
+        assert "@" in made["store"].partition(f"{ROLE}:")[2]
+        assert made["settings_file"] == str(cli.home / "harken.toml")
+    finally:
+        postgres.execute("ALTER DATABASE founded OWNER TO postgres")
+        postgres.execute(f"DROP OWNED BY {ROLE}", "founded")
+        postgres.execute(f"DROP ROLE IF EXISTS {ROLE}")
+        postgres.execute("DROP OWNED BY founder CASCADE", "founded")
+        postgres.execute("DROP ROLE founder")
+
+
 def test_it_refuses_what_would_take_its_walls_down(cli: CommandLine, owner: URL) -> None:
     made = found(cli, owner, "ann")
     assert "is a superuser" in cli.fails("--store", text_of(owner), "serve", "--team")

@@ -105,6 +105,15 @@ def test_what_is_recorded_is_recalled_searched_and_forgotten(served: Served) -> 
     problem(served.verb("ann", "show", {"id": recorded.json()["id"]}), 404)
 
 
+def test_what_is_changed_and_stands_elsewhere_says_how_to_name_its_space(served: Served) -> None:
+    saved = served.verb("ann", "remember", {"content": "The heron nests by the weir."}, **{"Harken-Space": "written"})
+    given = {"id": saved.json()["id"]}
+    assert "Harken-Space names another" in problem(served.verb("ann", "memory_confirm", given), 404)["detail"]
+    assert served.verb("ann", "memory_confirm", given, **{"Harken-Space": "written"}).status_code == 200
+    missing = problem(served.verb("ann", "memory_confirm", {"id": "abcd"}, **{"Harken-Space": "written"}), 404)
+    assert "Harken-Space" not in missing["detail"]
+
+
 def test_a_repeat_is_answered_as_the_first_and_done_once(served: Served) -> None:
     said = {"conversation": "log", "role": "user", "text": "Moor at quay seven."}
     first = served.verb("ann", "record", said, idempotency_key="a")

@@ -67,6 +67,8 @@ def found_team(
     # A home's first team has no name yet.
     team = "team" if loaded.tenant == EMBEDDED_TENANT else loaded.tenant
     app, is_new = make_server_role(loaded.store or "sqlite://", role, secrets.token_urlsafe(24))
+    file = loaded.home / _SETTINGS_NAME
+    is_written = is_new and _write(file, {"store": app, "tenant": team})
     done = migrate_store(loaded.store or "", team, loaded.home / "cache", role=role)
     keys: dict[str, str] = {}
     # As the owner: the role's password may not be known here.
@@ -80,8 +82,6 @@ def found_team(
                 opened.create_principal(operator, name, is_admin=not known)
                 keys[name] = opened.create_key(operator, name).secret
                 known.add(name)
-    file = loaded.home / _SETTINGS_NAME
-    is_written = is_new and _write(file, {"store": app, "tenant": team})
     return Founded(done.schema, team, app, is_new, keys, file if is_written else None)
 
 

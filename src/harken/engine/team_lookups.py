@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from harken.context.rules import Rules
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from harken.record.forget import ForgetPlan, Forgotten
 
 _Found = TypeVar("_Found")
-_MOST_LISTED = 1000
+_AT_ONCE = 1000
 _log = Log(__name__)
 
 
@@ -59,18 +61,16 @@ class Reach:
         Raises:
             NotFoundError: none has it.
         """
-        asking = [(space, self.threads.submit(ask, each)) for space, each in self.others()]
         found, missing = list[tuple[str, _Found]](), list[NotFoundError]()
-        try:
-            found.append((self.space, own()))
-        except NotFoundError as error:
-            missing.append(error)
-        for space, asked in asking:
+        asking = [(space, self.threads.submit(ask, each).result) for space, each in self.others()]
+        for space, answer in ((self.space, own), *asking):
             try:
-                found.append((space, asked.result()))
-            except NotFoundError:
-                continue
-            except Exception as error:  # noqa: BLE001 - the other spaces have an answer; the failure is logged
+                found.append((space, answer()))
+            except NotFoundError as error:
+                missing.append(error)
+            except Exception as error:  # the other spaces have an answer
+                if answer is own:
+                    raise
                 _log.warning("space_not_read", error_class=type(error).__name__)
         if missing and not found:
             raise missing[0]
@@ -141,13 +141,14 @@ class TeamMemories(Memories):
         offset: int = 0,
     ) -> list[Memory]:
         """See `Memories.list`."""
-        wanted = tuple(tags)
-        most = min(_MOST_LISTED, limit + max(0, offset)) if limit > 0 else limit
-        options: dict[str, Any] = {"project": project, "superseded": superseded, "limit": most}
-        answers = self.reach.every(
-            lambda: Memories.list(self, category, wanted, **options),
-            lambda there: there.memories.list(category, wanted, **options),
-        )
+        wanted, most = (category, tuple(tags)), limit + max(0, offset)
+        options: dict[str, Any] = {"project": project, "superseded": superseded}
+
+        def newest(listed: Callable[..., Sequence[Memory]]) -> Sequence[Memory]:
+            sizes = {at: min(_AT_ONCE, most - at) if limit > 0 else limit for at in range(0, max(1, most), _AT_ONCE)}
+            return [one for at, size in sizes.items() for one in listed(*wanted, **options, limit=size, offset=at)]
+
+        answers = self.reach.every(lambda: newest(partial(Memories.list, self)), lambda it: newest(it.memories.list))
         found = _once(
             ((space, one) for space, some in answers for one in some), lambda one: (one.created_at, one.content)
         )
@@ -168,6 +169,10 @@ class TeamMemories(Memories):
         )[: options.get("limit", 10)]
         told = self._told([(space, one.memory) for space, one in merged])
         return [replace(one, memory=memory) for (_, one), memory in zip(merged, told, strict=True)]
+
+    def due(self, at: datetime | None = None) -> Sequence[Memory]:
+        """See `Memories.due`; those of the space at hand alone, for only there can they be confirmed."""
+        return self._told([(self.reach.space, one) for one in Memories.due(self, at)])
 
     def forget(self, uids: Sequence[str]) -> Sequence[str]:
         """See `Memories.forget`; the copies that were shared go as well."""
@@ -197,10 +202,9 @@ class TeamExperiences(Experiences):
     def active(self, **place: Any) -> Active | None:
         """See `Experiences.active`; where none is here, one's own in another space, with where it stands."""
         found = self.reach.every(lambda: Experiences.active(self, **place), lambda it: it.experiences.active(**place))
-        under_way = [(space, active) for space, active in found if active is not None]
-        if not under_way or under_way[0][0] == self.reach.space:
-            return under_way[0][1] if under_way else None
-        space, active = under_way[0]
+        space, active = next((each for each in found if each[1] is not None), (self.reach.space, None))
+        if active is None or space == self.reach.space:
+            return active
         return replace(active, experience=self._told([(space, active.experience)])[0])
 
     def list(self, limit: int = 20, **wanted: Any) -> Sequence[Experience]:
@@ -278,8 +282,8 @@ class TeamMaintenance(Maintenance):
         uids = [grave.uid for grave in plan.tombstones]
         with self.store.reading() as tx:
             self.recorder().changing(tx, plan.tombstones)
-            whole = [each for each in plan.tombstones if isinstance(each, Tombstone) and each.kind == "conversation"]
-            uids += messages_within(tx, [grave.uid for grave in whole])
+            graves = [grave for grave in plan.tombstones if isinstance(grave, Tombstone)]
+            uids += messages_within(tx, [grave.uid for grave in graves if grave.kind == "conversation"])
         return replace(plan, copies=tuple(self.reach.copies(uids)))
 
     def forget(self, doomed: ForgetPlan, progress: Callable[[int, int], None] = lambda _done, _all: None) -> Forgotten:
@@ -293,9 +297,7 @@ class TeamMaintenance(Maintenance):
         """See `Maintenance.titles`."""
         own = Maintenance.titles(self, conversation_uids)
         left = [uid for uid in conversation_uids if uid not in own]
-        if not left:
-            return own
-        answers = self.reach.every(lambda: own, lambda there: there.maintenance.titles(left))
+        answers = self.reach.every(lambda: own, lambda there: there.maintenance.titles(left)) if left else [("", own)]
         return {uid: title for _, titles in answers for uid, title in titles.items()}
 
     def projects(self) -> list[tuple[str, str, int]]:

@@ -95,7 +95,7 @@ def is_same_question(one: str, other: str, similarity: float | None = None) -> b
         return True
     shorter, longer = sorted((first.terms, second.terms), key=len)
     held = share_held(shorter, longer)
-    if held < _SHARE or held * len(shorter) < _LEAST_WORDS:
+    if held < _SHARE or (held * len(shorter) < _LEAST_WORDS and first != second):
         return False
     if similarity is not None:
         return True

@@ -275,7 +275,7 @@ class Candidates:
         entries = self.loaded | load_entries(tx, [each for each in entry_ids if each not in self.loaded])
         keyword_ranks = {entry_id: rank for rank, entry_id in enumerate(self.keyword, start=1)}
         vector_ranks = {entry_id: rank for rank, entry_id in enumerate(self.nearest, start=1)}
-        if rated := [entry for entry in entries.values() if self.facts[entry.id].rated != 1.0]:
+        if rated := [entries[each] for each in entry_ids if each in entries and self.facts[each].rated != 1.0]:
             self._explain_ratings(tx, rated)
         return [
             Hit(

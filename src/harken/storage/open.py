@@ -95,7 +95,7 @@ def open_server(place: str | None, tenant: str) -> PostgresStore:
 
 
 def make_server_role(place: str, role: str, password: str) -> tuple[str, bool]:
-    """Make a role that may log in to a server and do nothing else yet; one of that name stays as it is.
+    """Make a role that may log in to a server and do nothing else yet, after the tables; one of that name stays.
 
     Args:
         place: URL of the server's database, for a login that may make roles.
@@ -111,8 +111,10 @@ def make_server_role(place: str, role: str, password: str) -> tuple[str, bool]:
     if url.get_backend_name() != SERVER_ENGINE:
         raise ConfigError(_SERVER_NEEDED)
     _need_driver()
-    from harken.storage.postgres.store import make_login
+    from harken.storage.postgres.store import make_login, migrate
 
+    # Or a server that refuses the tables would be left with a role whose password nobody was told.
+    migrate(url)
     is_new = make_login(url, role, password)
     own = url.set(username=role, password=password if is_new else None)
     return own.render_as_string(hide_password=False), is_new

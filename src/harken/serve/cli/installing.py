@@ -152,5 +152,7 @@ def _notes(target: Target, home: Path, *, shared: bool) -> list[str]:
         notes.append("The MCP server needs one more extra: pip install 'harken[mcp]'")
     kept = [name for name in environment() if name.startswith("HARKEN_") and name != "HARKEN_HOME"]
     if kept:
-        notes.append(f"{', '.join(sorted(kept))}: not written down; put lasting settings into {home / 'harken.toml'}.")
+        own = ", and HARKEN_KEY into the environment that the agent starts in" * ("HARKEN_KEY" in kept)
+        file = home / "harken.toml"
+        notes.append(f"{', '.join(sorted(kept))}: not written down; put lasting settings into {file}{own}.")
     return notes

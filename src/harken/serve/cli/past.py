@@ -17,7 +17,7 @@ from harken.serve.cli.reporting import by_kind
 from harken.serve.cli.session import CommandSession, json_option, with_json
 from harken.serve.operations.feedback import OPERATIONS as JUDGING
 from harken.serve.operations.operation import view_of
-from harken.text.shown import ago, counted, one_line
+from harken.text.shown import ago, counted
 
 if TYPE_CHECKING:
     from harken.config.settings import SettingValue
@@ -49,7 +49,6 @@ _MEANINGS = {
     "rules": "Whether rules and preferences that you have stated come back: {}.",
     "without_tags": "What has one of these tags does not come back by itself: {}.",
 }
-_EXCERPT = 200
 _LISTED = 20
 
 
@@ -159,8 +158,11 @@ def log(session: CommandSession, limit: int, as_json: bool) -> None:
 
 
 def _conversation_lines(talk: PastConversation) -> Iterator[Piece]:
+    from harken.context.render import speakers
+
     facts = [f"ID: {talk.uid}", f"Date: {talk.at:%Y-%m-%d}", *_similarity(talk.similarity)]
     facts += [f"Project: {talk.other_project}"] if talk.other_project else []
+    facts += [talk.origin.label] if talk.origin else []
     yield f'Conversation: "{talk.title or "untitled"}" ({", ".join(facts)})', "bold"
     if talk.summary:
         yield f"  Summary: {talk.summary}"
@@ -168,9 +170,7 @@ def _conversation_lines(talk: PastConversation) -> Iterator[Piece]:
     for exchange in talk.exchanges:
         trust = [exchange.trust.label] if exchange.trust.is_untrusted else []
         yield f"  Exchange ID: {', '.join([exchange.uid, *_similarity(exchange.similarity), *trust])}"
-        for speaker, text in (("User", exchange.user), ("Assistant", exchange.assistant)):
-            if words := one_line(text, _EXCERPT):
-                yield f"  - {speaker}: {words}"
+        yield from (f"  - {speaker}: {text}" for speaker, text in speakers(exchange))
 
 
 def _similarity(value: float | None) -> list[str]:

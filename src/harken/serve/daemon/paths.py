@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 _LONGEST_SOCKET = 103
 # How long a hook waits is its own matter.
 DEADLINE = "HARKEN_HOOKS__DEADLINE_SECONDS"
+# What says to whom that which was said belongs, and where.
+_WHOSE = ("HARKEN_KEY", "HARKEN_STORE", "HARKEN_TENANT")
 
 
 class DaemonPaths:
@@ -28,7 +30,7 @@ class DaemonPaths:
         lock: held for as long as it lives; has its process id and version in it.
         starting: held by one that starts, until it holds `lock` or has given up.
         token: what clients over TCP show.
-        reports: transcripts that grew, until they are read.
+        reports: transcripts that grew, until a daemon with the same store and key has read them.
     """
 
     __slots__ = ("folder", "home", "lock", "reports", "socket", "starting", "token")
@@ -39,7 +41,8 @@ class DaemonPaths:
         self.lock = os.path.join(self.folder, "daemon.lock")
         self.starting = os.path.join(self.folder, "starting.lock")
         self.token = os.path.join(self.folder, "token")
-        self.reports = os.path.join(self.folder, "reports")
+        whose = {name: value for name, value in os.environ.items() if name in _WHOSE}  # noqa: TID251 - as `home_of`
+        self.reports = os.path.join(self.folder, f"reports-{settings_mark(whose)}" if whose else "reports")
         # A home that has two names, one by a link, has one daemon at one socket.
         real = os.path.realpath(home)
         self.socket = os.path.join(real, "run", "daemon.sock")

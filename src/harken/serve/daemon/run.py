@@ -76,7 +76,7 @@ class Daemon:
         ready: called when the socket answers.
         remote: where it listens over TCP beside the socket; it stays then, however long nobody asks.
     Attributes:
-        reports: folder where hooks report.
+        paths: where it listens, and where hooks report.
         watcher: reads the transcripts that hooks report.
         mcp: what answers at `/mcp`.
         was_idle: it left because nobody asked.
@@ -88,12 +88,11 @@ class Daemon:
         self, harken: Harken, paths: DaemonPaths, ready: Callable[[], None] = lambda: None, remote: Remote | None = None
     ) -> None:
         self.settings_mark = settings_mark(environment())
-        self.reports = paths.reports
         self.is_leaving = self.was_idle = False
         self.is_loading = True
         self.has_answered = threading.Event()
         self._harken = harken
-        self._paths = paths
+        self.paths = paths
         self._ready = ready
         self._asked_at = time.monotonic()
         self._database = str(harken.home / DATABASE_NAME)
@@ -113,8 +112,8 @@ class Daemon:
         # With a dozen threads 50 MB; glibc alone has it.
         with suppress(AttributeError, OSError, TypeError):
             ctypes.CDLL(None).mallopt(_M_ARENA_MAX, _ARENAS)
-        listening = _listen(self._paths)
-        self._own = _identity(self._paths.socket)
+        listening = _listen(self.paths)
+        self._own = _identity(self.paths.socket)
         try:
             self._beginning.start()
             self.watcher.start()
@@ -122,9 +121,9 @@ class Daemon:
         finally:
             self._beginning.join(_FIRST_SECONDS)
             # Another's stands there where the home was deleted and made anew.
-            if _identity(self._paths.socket) == self._own:
+            if _identity(self.paths.socket) == self._own:
                 with suppress(FileNotFoundError):
-                    Path(self._paths.socket).unlink()
+                    Path(self.paths.socket).unlink()
             listening.close()
             self.watcher.stop(_DRAIN_SECONDS)
 
@@ -185,7 +184,7 @@ class Daemon:
 
         The home was deleted under it, its lock file or its socket; or a damaged database was set aside.
         """
-        found = _identity(self._paths.socket) == self._own and Path(self._paths.lock).exists()
+        found = _identity(self.paths.socket) == self._own and Path(self.paths.lock).exists()
         return not found or _identity(self._database) != self._opened
 
     def _begin(self) -> None:

@@ -46,7 +46,7 @@ _LONGEST_REPORT = 32 * 1024 * 1024
 
 def make_app(harken: Harken, daemon: Daemon) -> Starlette:
     """Make the routes over an open store, and MCP at `/mcp`."""
-    hooks = Hooks(harken, daemon.reports, daemon.watcher.unwritten, lambda: daemon.is_loading)
+    hooks = Hooks(harken, daemon.paths.reports, daemon.watcher.unwritten, lambda: daemon.is_loading)
 
     async def ping(_request: Request) -> Response:
         return JSONResponse({"version": __version__, "pid": os.getpid(), "home": str(harken.home)})

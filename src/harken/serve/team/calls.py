@@ -12,9 +12,9 @@ from typing import Any
 
 from harken.engine.members import require_team_admin
 from harken.engine.team import Team
-from harken.errors import HarkenError, ScopeError, UsageError
+from harken.errors import HarkenError, NotFoundError, ScopeError, UsageError
 from harken.log import Log
-from harken.model.team import COMMON, Access, AuditEntry, KeyScope, Speaker, TeamSpace
+from harken.model.team import COMMON, Access, AuditEntry, KeyScope, Speaker
 from harken.serve.http.metrics import Metrics
 from harken.serve.http.problems import problem_of
 from harken.serve.operations.operation import AnyOperation, Caller, Effect
@@ -79,7 +79,7 @@ class TeamCalls:
             status = problem_of(error).status if isinstance(error, HarkenError) else 500
             raise
         finally:
-            self._note(call, status, [*_ids_named(call.given), *ids])
+            self._note(call, status, [*(_ids_in(call.given, _NAMED) if isinstance(call.given, Mapping) else ()), *ids])
             self._metrics.answered(call.operation.name, call.via, status, perf_counter() - began)
 
     def require_host(self, speaker: Speaker) -> None:
@@ -112,7 +112,12 @@ class TeamCalls:
     def _run(self, call: VerbCall, target: Any, once: str) -> dict[str, Any]:
         # No directory of the server is anybody's who asks from afar, but those that its operator has opened.
         caller = Caller(is_limited=True, progress=call.progress, once=once)
-        return call.operation.call(target, call.given, caller)
+        try:
+            return call.operation.call(target, call.given, caller)
+        except NotFoundError as error:
+            is_everywhere = call.space or call.operation.effect is Effect.READS or call.operation.is_of_team
+            hint = "" if is_everywhere else " It was looked for in your own space; Harken-Space names another one."
+            raise NotFoundError(f"{error}{hint}") from error
 
     def _memory(self, call: VerbCall) -> Any:
         """The memory as the speaker sees it; a space that is named has to be one that they may see."""
@@ -144,26 +149,23 @@ class TeamCalls:
 
 def _space_seen(speaker: Speaker, named: str | None) -> str | None:
     """The id of the space that was named, where it is one that they see."""
-    spaces: list[TeamSpace] = [space for space, _ in speaker.spaces if named in (space.id, space.name)]
-    return spaces[0].id if spaces else None
+    return next((space.id for space, _ in speaker.spaces if named in (space.id, space.name)), None)
 
 
 def _only_asks(call: VerbCall) -> bool:
     """Whether something that destroys is only asked what it would do."""
-    given = call.given
-    return call.operation.name == "forget" and not (isinstance(given, Mapping) and given.get("confirm"))
+    return call.operation.name == "forget" and not (isinstance(call.given, Mapping) and call.given.get("confirm"))
 
 
 def _digest(call: VerbCall) -> str:
-    asked = json.dumps([call.operation.name, call.space, call.given], sort_keys=True, default=str)
-    return sha256_of(asked)
+    return sha256_of(json.dumps([call.operation.name, call.space, call.given], sort_keys=True, default=str))
 
 
-def _ids_named(given: object) -> Iterator[str]:
-    if isinstance(given, Mapping):
-        for name in _NAMED:
-            value = given.get(name)
-            yield from _as_ids(value if isinstance(value, list) else [value])
+def _ids_in(record: Mapping[str, Any], names: tuple[str, ...]) -> Iterator[str]:
+    for name in names:
+        value = record.get(name)
+        values = value if isinstance(value, list) else [value]
+        yield from (each for each in values if isinstance(each, str) and _ID.fullmatch(each))
 
 
 def _ids(answer: Any) -> Iterator[str]:
@@ -172,13 +174,7 @@ def _ids(answer: Any) -> Iterator[str]:
         for each in answer:
             yield from _ids(each)
     elif isinstance(answer, dict):
-        for name in ("id", "ids", "superseded"):
-            value = answer.get(name)
-            yield from _as_ids(value if isinstance(value, list) else [value])
+        yield from _ids_in(answer, ("id", "ids", "superseded"))
         for value in answer.values():
             if isinstance(value, list | dict):
                 yield from _ids(value)
-
-
-def _as_ids(values: list[Any]) -> Iterator[str]:
-    return (value for value in values if isinstance(value, str) and _ID.fullmatch(value))

@@ -193,7 +193,8 @@ def _translate(error: psycopg.Error, place: str) -> StoreError:
         )
     if state in _READ_ONLY:
         return StoreReadOnlyError(
-            f"{place} refuses to write: {reason}. Grant the role its rights: harken migrate --role NAME"
+            f"{place} refuses to write: {reason}. It takes the tables' owner, for a new login one who may make roles;"
+            " a login that is there gets its rights from the owner: harken --store OWNER'S-URL migrate --role NAME"
         )
     if state in _NO_SUCH:
         return SchemaError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import resources
 
 from sqlalchemy import Connection, text
+from sqlalchemy.exc import ProgrammingError
 
 from harken.errors import SchemaBehindError, SchemaError, StoreError, UsageError
 from harken.storage import migrations
@@ -166,7 +167,11 @@ def _ensure_vector(connection: Connection) -> None:
         return
     if not connection.execute(text(offered)).scalar():
         raise StoreError("The server has no pgvector. Install it there (Debian: apt install postgresql-18-pgvector).")
-    connection.execute(text("CREATE EXTENSION vector"))
+    try:
+        connection.execute(text("CREATE EXTENSION vector"))
+    except ProgrammingError as error:
+        fix = "Let a superuser do it in this database, once: CREATE EXTENSION vector"
+        raise StoreError(f"This login may not enable pgvector, which the server has. {fix}") from error
 
 
 def _configure_words(connection: Connection, language: str | None) -> None:

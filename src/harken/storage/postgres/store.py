@@ -158,8 +158,8 @@ class PostgresStore:
             UsageError: always, naming them.
         """
         raise UsageError(
-            f"A database on a server is backed up there: pg_dump --format=custom --file=FILE {self.url}"
-            " (and pg_restore)."
+            f"A database on a server ({self.url}) is backed up there, by the login that owns its tables, for others see"
+            " not all rows: pg_dump --format=custom --file=FILE OWNER'S-URL (and pg_restore)."
         )
 
     def size_bytes(self) -> int:

@@ -198,7 +198,14 @@ class TestSchema:
         with pytest.raises(StoreError, match="no pgvector"):
             migrate(empty, tmp_path)
 
-    def test_a_role_that_may_not_make_tables(self, empty: URL, role: str, tmp_path: Path) -> None:
+    def test_a_role_that_may_not_enable_pgvector(self, empty: URL, role: str, tmp_path: Path) -> None:
+        with pytest.raises(StoreError, match="superuser do it in this database, once: CREATE EXTENSION vector"):
+            migrate(empty.set(username=role), tmp_path)
+
+    def test_a_role_that_may_not_make_tables(
+        self, postgres: PostgresServer, empty: URL, role: str, tmp_path: Path
+    ) -> None:
+        postgres.execute("CREATE EXTENSION vector", empty.database)
         with pytest.raises(StoreError, match="permission denied"):
             migrate(empty.set(username=role), tmp_path)
 
