@@ -269,7 +269,7 @@ def _excerpt(text: str, pattern: str) -> str:
 class ShowArguments:
     """What to show."""
 
-    id: Annotated[str, Argument("Its id, or the beginning of it.", 6, 200), WORD]
+    id: Annotated[str, Argument("Its id, the beginning of it, or a conversation's own name.", 1, 200), WORD]
     around: Annotated[
         int, Argument("How many messages on each side of a message.", 0, 50), Spelling(limits=(0, 500))
     ] = 5
