@@ -388,9 +388,18 @@ def conversations_named(tx: Transaction, name: str) -> list[Row[Any]]:
     return list(tx.connection.execute(tx.select(conversations.c.id, conversations.c.uid).where(named).limit(2)))
 
 
-def begins_with(tx: Transaction, beginning: str) -> list[str]:
-    """The ids of those conversations."""
-    return [row.uid for row in conversations_named(tx, beginning)]
+def conversation_named(tx: Transaction, name: str) -> Row[Any]:
+    """The row (`id`, `uid`) of the one conversation whose id is or begins like this, or whose own name is this.
+
+    Raises:
+        NotFoundError: there is none, or more than one.
+    """
+    found = conversations_named(tx, name) if name else []
+    found = [row for row in found if row.uid == name] or found
+    if len(found) != 1:
+        what = "Several conversations begin with" if found or not name else "There is no conversation"
+        raise NotFoundError(f"{what} {name}. Ids are printed by: harken list")
+    return found[0]
 
 
 def select_exchanges(tx: Transaction, conversation_uid: str) -> Select[Any]:
