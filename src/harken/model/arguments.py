@@ -15,6 +15,8 @@ from harken.errors import UsageError
 
 SECTIONS = ("user", "agent")
 MODES = ("hybrid", "keyword", "semantic")
+SUMMARIES = ("exchange", "conversation", "tools")
+SOURCES = ("message", "memory", "experience", "value", "code", "commit", "document", *SUMMARIES)
 CONTEXT_TYPES = ("memories", "code", "experiences", "values", "commits", "documents", "conversations")
 DEFAULT_LIMIT, MAX_LIMIT = 10, 50
 MOST_COMMITS = 10_000

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typing_extensions import TypedDict
 
 from harken.errors import NotFoundError, UsageError
-from harken.model.arguments import MODES, OFFSET, Argument, Spelling
+from harken.model.arguments import MODES, OFFSET, SOURCES, Argument, Spelling
 from harken.model.views import ConversationView, HitView, MemoryView, MessageView
 from harken.serve.operations.conversations import Outline, outline_of, show_outline
 from harken.serve.operations.operation import (
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 _EXCERPT_CHARS = 280
 _MOST_HITS = 1000
 _MESSAGE_CHARS = 4000
-_FROM = ("message", "memory", "experience", "value", "code", "commit", "document", "exchange", "conversation", "tools")
 
 
 class CutHitView(HitView):
@@ -89,7 +88,7 @@ class SearchArguments:
         Argument(
             "Only these; the last three are summaries. Left out: all but code, commit, document.",
             most=20,
-            choices=_FROM,
+            choices=SOURCES,
         ),
         Spelling("--source", help="Only this kind of entry; may be given several times."),
     ] = ()
