@@ -185,7 +185,7 @@ export interface DetailsView {
   next_cursor: string | null;
 }
 export interface DetailsWanted {
-  /** A conversation's id, or how it begins. */
+  /** A conversation's id, how it begins, or its own name. */
   conversation_id?: string | null;
   /** An exchange's id, or how it begins. */
   exchange_id?: string | null;
@@ -639,7 +639,7 @@ export interface ReadAnswer {
   recalls: Array<InjectionView>;
 }
 export interface ReadArguments {
-  /** Of a conversation, or of a message or an exchange in it; or the beginning of it. */
+  /** Of a conversation, a message or an exchange; the beginning of it; or a conversation's own name. */
   id: string;
   /** Where to go on: the next_cursor of the answer before. */
   cursor?: string;
@@ -872,7 +872,7 @@ export interface ShowAnswer {
   experience: Record<string, unknown> | null;
 }
 export interface ShowArguments {
-  /** Its id, or the beginning of it. */
+  /** Its id, the beginning of it, or a conversation's own name. */
   id: string;
   /** How many messages on each side of a message. */
   around?: number;

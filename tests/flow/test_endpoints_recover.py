@@ -119,8 +119,7 @@ def test_work_goes_on_by_itself_once_an_endpoint_that_failed_at_the_start_is_wel
 def test_what_is_set_wrong_is_said_at_once_and_stops_nothing_else(tmp_path: Path, faulty: Faulty) -> None:
     settings = faulty.settings()
     del settings["llm.model"]
-    with Harken(tmp_path, env={}, settings=settings) as harken:
-        harken.run_time.set("llm.model", "nobody:any")
+    with Harken(tmp_path, env={"HARKEN_LLM__MODEL": "nobody:any"}, settings=settings) as harken:
         harken.record_message("tap", "user", "Why does the kitchen tap drip all night?")
         with pytest.raises(ConfigError, match="nobody"):
             harken.start_worker()

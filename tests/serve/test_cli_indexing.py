@@ -82,6 +82,39 @@ def test_all_of_a_folder_without_git_is_its_code_and_documents(cli: CommandLine,
     assert set(cli("index", "all", folder, "--json").json()) == {"code", "documents", "embedded"}
 
 
+def test_a_folder_that_is_gone_leaves_the_index_when_it_is_named(
+    cli: CommandLine, repository: Repository, tmp_path: Path
+) -> None:
+    cli("index", "all", repository.root)
+    moved = repository.root.rename(tmp_path / "moved")
+    done = cli("index", "all", repository.root)
+    assert "code: 0 files read, 0 unchanged, 1 gone" in done.out
+    assert "1 on no branch any more" in done.out
+    assert "is gone: what was indexed of it is taken out" in done.err
+    cli("index", "all", repository.root)
+    cli("index", "all", moved)
+    for kind, words in (("code", "budget"), ("commits", "budget"), ("documents", "zebra")):
+        before = [hit["id"] for hit in cli(kind, "search", words, "--json").json()["hits"]]
+        assert len(before) == len(set(before))
+    assert len(cli("commits", "search", "budget", "--json").json()["hits"]) == 1
+    moved.rename(repository.root)
+    assert "1 new commit" in cli("index", "all", repository.root).out
+    assert "does not exist" in cli.fails("index", "all", tmp_path / "never", code=2)
+
+
+def test_a_clone_that_is_gone_leaves_the_index_of_its_other_clone(
+    cli: CommandLine, repository: Repository, tmp_path: Path
+) -> None:
+    remote = '[remote "origin"]\n\turl = https://example.org/ann/herd.git\n'
+    config = repository.root / ".git" / "config"
+    config.write_text(config.read_text() + remote)
+    cli("index", "code", repository.root)
+    moved = repository.root.rename(tmp_path / "moved")
+    cli("index", "code", moved)
+    assert "does not exist" in cli.fails("index", "code", repository.root, code=2)
+    assert cli("code", "search", "budget", "--json").json()["hits"]
+
+
 def test_code_like_what_stands_on_standard_input(cli: CommandLine, repository: Repository) -> None:
     cli("index", "code", repository.root)
     assert "`divide_budget`" in cli("code", "similar", "-", stdin="def divide_budget(all): return all / 2").out

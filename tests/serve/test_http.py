@@ -123,6 +123,18 @@ def test_what_came_back_tells_why_and_what_it_is_now(app: ASGIApp, harken: Harke
     assert again["items"][0] == {**found["items"][0], "source": "", "text": "", "conversation_id": None}
 
 
+def test_a_conversation_goes_by_its_own_name_and_the_beginning_of_its_id_by_every_verb(
+    app: ASGIApp, harken: Harken
+) -> None:
+    http = Http(app)
+    uid = harken.record_message("talk", "user", "The geese were sold to Anna.").conversation_uid
+    for name in ("talk", uid[:8]):
+        assert http.verb("read_conversation", {"id": name}).json()["conversation"]["id"] == uid
+        assert http.verb("fetch_conversation_details", {"conversation_id": name}).json()["id"] == uid
+        assert http.verb("show", {"id": name}).json()["conversation"]["id"] == uid
+        assert http.verb("conversation_title", {"on": name, "title": "Geese"}).json()["id"] == uid
+
+
 def test_behind_its_answer_a_prompt_leaves_a_line_in_the_log(app: ASGIApp, harken: Harken) -> None:
     harken.record_message("other", "user", "The staging cluster is called Zanzibar.", channel="claude-code")
     asked = {

@@ -33,7 +33,7 @@ from harken.search.session import SearchSession, attempted
 from harken.search.spread import searched_for
 from harken.search.union import facts_told_apart
 from harken.storage.conversations import (
-    begins_with,
+    conversation_named,
     conversation_question,
     find_conversation,
     newest_conversation,
@@ -82,14 +82,11 @@ class Chats:
             NotFoundError: there is none, or more than one.
         """
         with self._store.reading() as tx:
-            newest = newest_conversation(tx, self._now(), channel) if beginning is None else None
-            found = begins_with(tx, beginning) if beginning else [uid for uid in [newest] if uid]
-        if not found and beginning is None:
+            known = conversation_named(tx, beginning).uid if beginning is not None else None
+            uid = known or newest_conversation(tx, self._now(), channel)
+        if uid is None:
             raise NotFoundError("There is no conversation yet. Import some: harken import; or begin one: harken chat")
-        if len(found) != 1:
-            what = "Several conversations begin with" if found else "There is no conversation"
-            raise NotFoundError(f"{what} {beginning}. Ids are printed by: harken search QUERY")
-        return self.newest(found[0])
+        return self.newest(uid)
 
     def newest(self, conversation_uid: str) -> ContextSession:
         """A conversation by its whole id, as it stands now; one that is new has no segment yet."""

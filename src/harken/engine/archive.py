@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from harken.chat.details import DetailsPage
     from harken.model.arguments import DetailsWanted
 
-_SHORTEST = 6
-
 
 @dataclass(frozen=True, slots=True)
 class Archive:
@@ -106,7 +104,7 @@ def _judged(tx: Transaction, found: Injection, rated: Mapping[str, Sequence[Rate
 
 def _place_of(tx: Transaction, uid: str) -> tuple[str, int]:
     """The conversation that an id names or is of, and how many of its messages stand before what it names."""
-    found = resolve_uid(tx, uid) if len(uid) >= _SHORTEST else []
+    found = resolve_uid(tx, uid)
     if len(found) != 1:
         what = "is the beginning of several ids" if found else "names nothing that was said"
         raise NotFoundError(f"'{uid}' {what}. Ids are printed by: harken search QUERY")

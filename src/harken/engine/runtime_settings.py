@@ -57,7 +57,7 @@ class RunTimeSettings:
 
         Raises:
             UsageError: there is no such setting, or it cannot be set at run time.
-            ConfigError: the value is outside its range.
+            ConfigError: the value is outside its range, or names a model that cannot be.
         """
         self._check(key)
         if key in _ELSEWHERE or without_password(str(value)) != str(value):
@@ -65,7 +65,11 @@ class RunTimeSettings:
         if value is None:
             raise UsageError(f"{key} needs a value. To take a value back: harken config unset {key}")
         value = typed_value(key, value)
-        self.loader({**self._kept(), key: value})
+        loaded = self.loader({**self._kept(), key: value})
+        if key == "llm.model":
+            from harken.providers.options import ChatOptions
+
+            ChatOptions.of(loaded.settings.llm, {})
         return self._keep(key, value)
 
     def unset(self, key: str) -> SettingValue:

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from harken.storage.team.control import ControlTables
 
 _SAVED = (MEMORY, EXPERIENCE)
-_SHORTEST = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,9 +190,7 @@ class Sharing:
 
 
 def find_named(harken: Harken, space: TeamSpace, uid: str) -> list[Named]:
-    """Everything in a space whose id begins like this and that can be shared."""
-    if len(uid) < _SHORTEST:
-        return []
+    """Everything in a space that an id, the beginning of one or a name names, and that can be shared."""
     with harken.store.reading() as tx:
         found = [Named(space, kind, whole) for kind, whole in resolve_uid(tx, uid)]
         for source in _SAVED:

@@ -15,13 +15,14 @@ from harken.errors import UsageError
 
 SECTIONS = ("user", "agent")
 MODES = ("hybrid", "keyword", "semantic")
+SUMMARIES = ("exchange", "conversation", "tools")
+SOURCES = ("message", "memory", "experience", "value", "code", "commit", "document", *SUMMARIES)
 CONTEXT_TYPES = ("memories", "code", "experiences", "values", "commits", "documents", "conversations")
 DEFAULT_LIMIT, MAX_LIMIT = 10, 50
 MOST_COMMITS = 10_000
 DEFAULT_AGENT = "agent"
 CATEGORIES = ("preference", "fact", "event", "workflow", "context", "error", "decision")
 MAX_CONTENT_CHARS, MAX_TAGS = 10_000, 20
-_LEAST_ID_CHARS = 6
 
 
 def check_limit(limit: int, most: int | None = None) -> None:
@@ -175,7 +176,9 @@ class NewMemory:
 class DetailsWanted:
     """A conversation or an exchange to be read page by page."""
 
-    conversation_id: Annotated[str | None, Argument("A conversation's id, or how it begins.", most=200)] = None
+    conversation_id: Annotated[
+        str | None, Argument("A conversation's id, how it begins, or its own name.", most=200)
+    ] = None
     exchange_id: Annotated[str | None, Argument("An exchange's id, or how it begins.", most=200)] = None
     include_full_transcript: Annotated[
         bool, Argument("True: every word, tools included. False: title, summaries, status, each question and answer.")
@@ -183,10 +186,7 @@ class DetailsWanted:
     offset: Annotated[int, Argument(OFFSET, 0)] = 0
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless exactly one id is given, and long enough."""
-        for name, given in (("conversation_id", self.conversation_id), ("exchange_id", self.exchange_id)):
-            if given and len(given) < _LEAST_ID_CHARS:
-                raise ValueError(f"{name}: give at least {_LEAST_ID_CHARS} characters of the id")
+        """Raise ValueError unless exactly one id is given."""
         if bool(self.conversation_id) == bool(self.exchange_id):
             given = "both are given" if self.conversation_id else "neither is given"
             raise ValueError(f"give exactly one of conversation_id and exchange_id; {given}")

@@ -134,6 +134,15 @@ class ChatOptions:
     max_tokens: int = 2048
     prices: tuple[Decimal, Decimal] | None = None
 
+    def __post_init__(self) -> None:
+        """Raise ConfigError where there is no such vendor."""
+        vendors = (*_KEY_VARIABLES, "ollama")
+        if self.vendor not in vendors:
+            raise ConfigError(
+                f"llm.model: no vendor '{self.vendor}'; there are: {', '.join(vendors)}. "
+                "Anything that speaks OpenAI's protocol: openai:MODEL with llm.url"
+            )
+
     @classmethod
     def of(cls, wanted: LlmConfig, env: Mapping[str, str]) -> Self | None:
         """The options that the settings ask for; None where they name no model.
@@ -141,7 +150,7 @@ class ChatOptions:
         A vendor's own key is never sent to an endpoint of another: with a URL, only `llm.api_key` is.
 
         Raises:
-            ConfigError: the model is not written as `vendor:model`.
+            ConfigError: the model is not written as `vendor:model`, or there is no such vendor.
         """
         if not wanted.model:
             return None

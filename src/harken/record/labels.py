@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from harken.errors import NotFoundError, UsageError
+from harken.errors import UsageError
 from harken.model.arguments import MAX_TAGS, several
 from harken.model.conversations import Labelled, ProjectIdentity
 from harken.model.views import LabelView, view_of
 from harken.record.project import identify_project
 from harken.record.recorder import TICK, Recorder
-from harken.storage.conversations import begins_with
+from harken.storage.conversations import conversation_named
 from harken.storage.ports import Transaction
 from harken.storage.projects import project_identity, project_row
 from harken.storage.records.marks import own_label, used_tags
@@ -66,7 +66,7 @@ class Labels:
             NotFoundError: there is none, or more than one, of that name.
         """
         with self.recorder.store.reading() as tx:
-            return _label(tx, _named(tx, conversation))
+            return _label(tx, conversation_named(tx, conversation).uid)
 
     def tag(self, conversation: str, add: Iterable[str] = (), remove: Iterable[str] = ()) -> ConversationLabel:
         """Give a conversation tags, and take some from it; search finds what was said in it by them.
@@ -109,11 +109,11 @@ class Labels:
 
     def _change(self, conversation: str, change: Callable[[Transaction, Labelled], Labelled]) -> ConversationLabel:
         with self.recorder.store.reading() as tx:
-            uid = _named(tx, conversation)
+            uid = conversation_named(tx, conversation).uid
 
         def changed(tx: Transaction, _ingest: object) -> Sequence[Labelled]:
             # It may have been forgotten meanwhile.
-            _named(tx, uid)
+            conversation_named(tx, uid)
             before, moment = own_label(tx, uid).label, self.recorder.now()
             said = change(tx, before or Labelled(uid, moment))
             if before is None and not (said.title or said.tags or said.project):
@@ -123,16 +123,6 @@ class Labels:
 
         self.recorder.admit([uid], changed)
         return self.show(uid)
-
-
-def _named(tx: Transaction, conversation: str) -> str:
-    found = begins_with(tx, conversation) if conversation else []
-    if conversation in found:
-        return conversation
-    if len(found) != 1:
-        what = "There is no conversation" if not found else "Several conversations begin with"
-        raise NotFoundError(f"{what} {conversation}. Ids are printed by: harken list")
-    return found[0]
 
 
 def _label(tx: Transaction, uid: str) -> ConversationLabel:

@@ -8,7 +8,7 @@ from math import inf, log
 from types import MappingProxyType
 
 from harken.errors import MissingExtraError, ProviderError, UsageError
-from harken.model.arguments import MODES, check_limit
+from harken.model.arguments import MODES, SOURCES, SUMMARIES, check_limit
 from harken.model.conversations import KEPT_FOLDERS, Hit, Reason, SearchScope, default_scope, spoken
 from harken.model.lookups import SearchResult
 from harken.providers.embedder import Reranker
@@ -28,14 +28,13 @@ from harken.search.relevance import Gate
 from harken.search.session import NOTHING_RECORDED, Guess, QueryVector, SearchSession, SearchSessions
 from harken.search.spread import Several, led_to, searched_for
 from harken.search.union import hits_in_one_order, hits_told_apart
-from harken.storage.enrichment.summaries import CONVERSATION, EXCHANGE, TOOLS
+from harken.storage.enrichment.summaries import CONVERSATION
 from harken.storage.entries import STATES_RULE, has_entries, has_kept_of, load_entries, row_scope, sources_question
 from harken.storage.facts import EntryFacts, neighbours
 from harken.storage.ports import MESSAGE_SOURCE, RowScope, Transaction
 from harken.text import tokens
 from harken.text.words import content_terms
 
-_SUMMARIES = (CONVERSATION, EXCHANGE, TOOLS)
 KEPT = frozenset(KEPT_FOLDERS)
 # Of the words of a question which the query has as well; of those of the query that a statement has.
 _SAME_SHARE, _ABOUT_SHARE = 2 / 3, 0.5
@@ -88,7 +87,7 @@ class Searcher:
             use_reranker: whether a cross-encoder looks at the best again.
             session: what is shared with other searches, if there are any.
         Raises:
-            UsageError: the limit or the mode is not possible.
+            UsageError: the limit, the mode or a source is not possible.
             NotFoundError: the scope names something that is not there.
         """
         with self.sessions.joined(session) as shared:
@@ -128,14 +127,17 @@ class Searcher:
         check_limit(limit)
         if mode not in MODES:
             raise UsageError(f"mode must be one of {', '.join(MODES)}, not '{mode}'.")
+        scope = default_scope(scope)
+        if unknown := [name for name in (*scope.sources, *scope.without_sources) if name not in SOURCES]:
+            raise UsageError(f"There is no source '{unknown[0]}'. Sources: {', '.join(SOURCES)}")
         if mode == "hybrid" and not self.has_model:
             # Without a model this is what was asked for, so no note says that meaning was left out.
             mode = "keyword"
         query = parse_query(text)
         if not query.text:
             return SearchResult((), notes=("The query has no words.",))
-        result = _search(shared, query, default_scope(scope), limit, mode)
-        others = _of_others(shared, query, default_scope(scope), limit, mode)
+        result = _search(shared, query, scope, limit, mode)
+        others = _of_others(shared, query, scope, limit, mode)
         hits = list(result.hits)
         if config.rerank if use_reranker is None else use_reranker:
             with shared.view.reading() as tx:
@@ -297,7 +299,7 @@ def _may_state_rules(session: SearchSession, scope: RowScope) -> bool:
 
 def without_echoes(facts: Mapping[int, EntryFacts]) -> dict[int, EntryFacts]:
     """Candidates less the summaries of what is among them itself: they say it again, in fewer words."""
-    said = [each for each in facts.values() if each.source not in _SUMMARIES]
+    said = [each for each in facts.values() if each.source not in SUMMARIES]
     if len(said) == len(facts):
         return dict(facts)
     conversations, exchanges = {each.conversation_id for each in said}, {each.exchange_id for each in said}
@@ -305,7 +307,7 @@ def without_echoes(facts: Mapping[int, EntryFacts]) -> dict[int, EntryFacts]:
     def is_echo(each: EntryFacts) -> bool:
         if each.source == CONVERSATION:
             return each.conversation_id in conversations
-        return each.source in _SUMMARIES and each.exchange_id in exchanges
+        return each.source in SUMMARIES and each.exchange_id in exchanges
 
     return {entry_id: each for entry_id, each in facts.items() if not is_echo(each)}
 

@@ -110,7 +110,7 @@ def raise_trust(tx: Transaction, events: Sequence[Trusted]) -> None:
             tx.update(entries, *seen, entries.c.source == MESSAGE_SOURCE, trust=trust.value)
 
 
-_SHORTEST_BEGINNING = 6
+_SHORTEST_BEGINNING = 4
 _ROWS_AT_ONCE = 1000
 
 
@@ -180,12 +180,17 @@ def find_message(tx: Transaction, uid: str) -> Message | None:
 
 
 def resolve_uid(tx: Transaction, prefix: str) -> list[tuple[str, str]]:
-    """(kind, uid) of every message, conversation or exchange whose id begins like this; ten at most."""
+    """(kind, uid) of every message, conversation or exchange whose id begins like this, in four characters or more.
+
+    Ten at most of each; where no id does, the conversations whose own name is this.
+    """
     found: list[tuple[str, str]] = []
     for kind, table in (("message", messages), ("conversation", conversations), ("exchange", exchanges)):
         statement = tx.select(table.c.uid).where(table.c.uid >= prefix, table.c.uid < prefix + "\U0010ffff")
-        found.extend((kind, uid) for uid in tx.connection.scalars(statement.limit(10)))
-    return found
+        if len(prefix) >= _SHORTEST_BEGINNING:
+            found.extend((kind, uid) for uid in tx.connection.scalars(statement.limit(10)))
+    named = tx.select(conversations.c.uid).where(conversations.c.external_id == prefix).limit(10)
+    return found or [("conversation", uid) for uid in tx.connection.scalars(named)]
 
 
 def messages_of(tx: Transaction, conversation_uid: str, limit: int | None = None) -> list[Message]:
@@ -295,7 +300,7 @@ def look_up(tx: Transaction, beginning: str, reach: int) -> Surroundings:
     Raises:
         NotFoundError: it names nothing, or more than one thing.
     """
-    found = resolve_uid(tx, beginning) if len(beginning) >= _SHORTEST_BEGINNING else []
+    found = resolve_uid(tx, beginning)
     if len(found) != 1:
         what = "names nothing" if not found else "is the beginning of several ids"
         raise NotFoundError(f"'{beginning}' {what}. Ids are printed by: harken search QUERY")
@@ -383,9 +388,18 @@ def conversations_named(tx: Transaction, name: str) -> list[Row[Any]]:
     return list(tx.connection.execute(tx.select(conversations.c.id, conversations.c.uid).where(named).limit(2)))
 
 
-def begins_with(tx: Transaction, beginning: str) -> list[str]:
-    """The ids of those conversations."""
-    return [row.uid for row in conversations_named(tx, beginning)]
+def conversation_named(tx: Transaction, name: str) -> Row[Any]:
+    """The row (`id`, `uid`) of the one conversation whose id is or begins like this, or whose own name is this.
+
+    Raises:
+        NotFoundError: there is none, or more than one.
+    """
+    found = conversations_named(tx, name) if name else []
+    found = [row for row in found if row.uid == name] or found
+    if len(found) != 1:
+        what = "Several conversations begin with" if found or not name else "There is no conversation"
+        raise NotFoundError(f"{what} {name}. Ids are printed by: harken list")
+    return found[0]
 
 
 def select_exchanges(tx: Transaction, conversation_uid: str) -> Select[Any]:

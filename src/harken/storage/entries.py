@@ -29,7 +29,7 @@ from sqlalchemy import (
 
 from harken.errors import NotFoundError, StoreCorruptError
 from harken.model.conversations import UNTRUSTED, Entry, Message, MessageType, NewEntry, Role, SearchScope, Trust
-from harken.storage.conversations import conversations_named
+from harken.storage.conversations import conversation_named
 from harken.storage.enrichment.jobs import drop_work
 from harken.storage.ports import (
     AMONG,
@@ -373,11 +373,7 @@ def row_scope(tx: Transaction, scope: SearchScope) -> RowScope:
     """
     conversation_id = segment_id = None
     if scope.conversation is not None:
-        named = conversations_named(tx, scope.conversation)
-        if len(named) != 1:
-            what = "There is no conversation" if not named else "Several conversations begin with"
-            raise NotFoundError(f"{what} {scope.conversation}. Ids are printed by: harken search QUERY")
-        conversation_id = int(named[0].id)
+        conversation_id = int(conversation_named(tx, scope.conversation).id)
     if scope.segment is not None:
         found = next(iter(tx.dialect.bare_rows(tx.connection, *_segment_question(tx, scope.segment))), None)
         if found is None:

@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping
+from math import isfinite
 from typing import Any
 
 _BIDI = "\u202a-\u202e\u2066-\u2069"
@@ -53,14 +54,14 @@ def legible(text: str) -> str:
 
 
 def sound_value(value: Any, clean: Callable[[str], str] = valid_utf8) -> Any:
-    """Do the same for every text in JSON-like data, keys included; what is no text, dict, list or tuple passes."""
+    """Do the same for every text in JSON-like data, keys included; NaN and Infinity, which JSON has not, are None."""
     if isinstance(value, str):
         return clean(value)
     if isinstance(value, Mapping):
         return {sound_value(key, clean): sound_value(item, clean) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [sound_value(item, clean) for item in value]
-    return value
+    return None if isinstance(value, float) and not isfinite(value) else value
 
 
 def printable(text: str) -> str:

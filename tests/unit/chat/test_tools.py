@@ -139,7 +139,7 @@ def test_the_beginning_of_an_id_is_enough(harken: Harken, toolbox: Toolbox) -> N
         ({}, "neither is given"),
         ({"conversation_id": "abcdefgh", "exchange_id": "abcdefgh"}, "both are given"),
         ({"conversation_id": "", "exchange_id": None}, "neither is given"),
-        ({"conversation_id": "abc"}, "at least 6 characters"),
+        ({"conversation_id": "abc"}, "There is no conversation 'abc'"),
         ({"conversation_id": "no-such-id"}, "There is no conversation 'no-such-id'"),
         ({"exchange_id": "no-such-id"}, "There is no exchange 'no-such-id'"),
         ({"conversation": "abcdefgh"}, "conversation: there is no such argument"),
@@ -253,7 +253,7 @@ def test_schemas_are_plain(toolbox: Toolbox) -> None:
     assert by_name[FETCH]["properties"]["conversation_id"] == {
         "type": "string",
         "maxLength": 200,
-        "description": "A conversation's id, or how it begins.",
+        "description": "A conversation's id, how it begins, or its own name.",
     }
     assert by_name[SEARCH]["required"] == ["query"]
     assert by_name[SEARCH]["additionalProperties"] is False

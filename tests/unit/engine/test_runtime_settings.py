@@ -30,6 +30,14 @@ def test_a_value_holds_at_once_and_in_the_next_process(harken: Harken, tmp_path:
         assert again.run_time.get("auto_rag.top_k").origin == "run time"
 
 
+@pytest.mark.parametrize("name", ["gpt-5", "openai:", "tapestry:gpt"])
+def test_a_language_model_that_cannot_be_is_refused_where_it_is_set(harken: Harken, name: str) -> None:
+    with pytest.raises(ConfigError, match=r"llm\.model"):
+        harken.run_time.set("llm.model", name)
+    assert harken.settings.llm.model is None
+    assert harken.run_time.set("llm.model", "openai:gpt-5").value == "openai:gpt-5"
+
+
 def test_what_another_process_sets_is_followed_when_asked_for(harken: Harken, tmp_path: Path) -> None:
     with open_home(tmp_path / "home") as other:
         assert not harken.run_time.refresh()

@@ -153,6 +153,12 @@ class TestUnsoundTexts:
         value = {"\ud800": ["\x00", ("\udfff", 1, None)], "k": {"x": "\ud800"}}
         assert sound_value(value) == {"\ufffd": ["\ufffd", ["\ufffd", 1, None]], "k": {"x": "\ufffd"}}
 
+    def test_a_number_that_json_has_not_is_kept_as_none_everywhere(self, place: RecordedHome) -> None:
+        message = place.say("c", "hi", metadata={"loss": float("nan"), "range": [1.5, float("-inf")]})
+        assert dict(message.metadata) == {"loss": None, "range": [1.5, None]}
+        [line] = [line for line in place.lines("c") if b'"loss"' in line]
+        assert b'"metadata":{"loss":null,"range":[1.5,null]}' in line
+
     def test_every_part_of_a_message_and_of_a_conversation_is_kept(self, place: RecordedHome) -> None:
         bad = "a\ud800b\x00c"
         place.record(

@@ -300,7 +300,13 @@ class TestLimits:
             assert len(found) == 55, mode
 
     @pytest.mark.parametrize(
-        ("options", "words"), [({"limit": 0}, "limit"), ({"mode": "psychic"}, "mode must be one of")]
+        ("options", "words"),
+        [
+            ({"limit": 0}, "limit"),
+            ({"mode": "psychic"}, "mode must be one of"),
+            ({"scope": SearchScope(sources=("memories",))}, "There is no source 'memories'. Sources: message, memory"),
+            ({"scope": SearchScope(without_sources=("messages",))}, "There is no source 'messages'"),
+        ],
     )
     def test_what_cannot_be_meant_is_refused(self, desk: Desk, options: dict[str, Any], words: str) -> None:
         with pytest.raises(UsageError, match=words):

@@ -23,14 +23,8 @@ def open_client(options: ChatOptions) -> tuple[Model, httpx2.AsyncClient]:
     """The vendor's model, and the connections it uses, which the caller closes. Nothing is sent yet.
 
     Raises:
-        ConfigError: there is no such vendor, or the URL or the key cannot be used.
+        ConfigError: the URL or the key cannot be used.
     """
-    opener = _VENDORS.get(options.vendor)
-    if opener is None:
-        raise ConfigError(
-            f"llm.model: no vendor '{options.vendor}'; there are: {', '.join(_VENDORS)}. "
-            "Anything that speaks OpenAI's protocol: openai:MODEL with llm.url"
-        )
     url = options.url or (_OLLAMA if options.vendor == "ollama" else None)
     local = _checked_url(url)
     if not options.api_key and options.url is None and options.vendor != "ollama":
@@ -41,7 +35,7 @@ def open_client(options: ChatOptions) -> tuple[Model, httpx2.AsyncClient]:
     # cost the 30 ms of reading all authorities'.
     verified = not (local and httpx2.URL(url or "").scheme == "http")
     connections = httpx2.AsyncClient(timeout=timeout, trust_env=not local, verify=verified)
-    return opener(options, connections), connections
+    return _VENDORS[options.vendor](options, connections), connections
 
 
 def _openai(options: ChatOptions, connections: httpx2.AsyncClient) -> Model:

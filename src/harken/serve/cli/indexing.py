@@ -76,7 +76,8 @@ def index_all(session: CommandSession, path: Path, **given: Any) -> None:
     from harken.sources.workspace.files import find_place
 
     kinds: tuple[str, ...] = ("code", "commits", "documents")
-    if find_place(path).repository is None:
+    place = find_place(path, may_be_gone=True)
+    if place.repository is None and place.root.exists():
         kinds = ("code", "documents")
         session.note(f"{path} is in no git repository, or git is not installed: there are no commits to index.")
     _index(session, kinds, path, **given)
@@ -113,6 +114,8 @@ def _index(
             for kind, report in done.items() if not as_json else ():
                 if report.project:
                     _print_report(session, kind, report)
+        if not path.expanduser().exists():
+            session.note(f"{path} is gone: what was indexed of it is taken out.")
         embedded = None if no_embed else embed_now(session, harken, "entries")
     if as_json:
         print_json({**{kind: report.view() for kind, report in done.items()}, "embedded": embedded})

@@ -217,7 +217,10 @@ class ReadArguments:
     """What to read, and from where on."""
 
     id: Annotated[
-        str, Argument("Of a conversation, or of a message or an exchange in it; or the beginning of it.", 6, 200)
+        str,
+        Argument(
+            "Of a conversation, a message or an exchange; the beginning of it; or a conversation's own name.", 1, 200
+        ),
     ]
     offset: Annotated[
         int | None,

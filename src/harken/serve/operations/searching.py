@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typing_extensions import TypedDict
 
 from harken.errors import NotFoundError, UsageError
-from harken.model.arguments import MODES, OFFSET, Argument, Spelling
+from harken.model.arguments import MODES, OFFSET, SOURCES, Argument, Spelling
 from harken.model.views import ConversationView, HitView, MemoryView, MessageView
 from harken.serve.operations.conversations import Outline, outline_of, show_outline
 from harken.serve.operations.operation import (
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 _EXCERPT_CHARS = 280
 _MOST_HITS = 1000
 _MESSAGE_CHARS = 4000
-_FROM = ("message", "memory", "experience", "value", "code", "commit", "document", "exchange", "conversation", "tools")
 
 
 class CutHitView(HitView):
@@ -89,7 +88,7 @@ class SearchArguments:
         Argument(
             "Only these; the last three are summaries. Left out: all but code, commit, document.",
             most=20,
-            choices=_FROM,
+            choices=SOURCES,
         ),
         Spelling("--source", help="Only this kind of entry; may be given several times."),
     ] = ()
@@ -269,7 +268,7 @@ def _excerpt(text: str, pattern: str) -> str:
 class ShowArguments:
     """What to show."""
 
-    id: Annotated[str, Argument("Its id, or the beginning of it.", 6, 200), WORD]
+    id: Annotated[str, Argument("Its id, the beginning of it, or a conversation's own name.", 1, 200), WORD]
     around: Annotated[
         int, Argument("How many messages on each side of a message.", 0, 50), Spelling(limits=(0, 500))
     ] = 5

@@ -19,9 +19,9 @@ from harken.sources.source import SourceHit, relevance_of
 from harken.sources.workspace.files import find_place, is_of_tests, shown_name
 from harken.sources.workspace.git import Repository
 from harken.sources.workspace.languages import SUFFIXES
-from harken.sources.workspace.tree import Progress, WorkspaceIndex
+from harken.sources.workspace.tree import Progress, WorkspaceIndex, project_at
 from harken.storage.ports import Transaction
-from harken.storage.projects import known_project, project_of
+from harken.storage.projects import known_project
 from harken.storage.workspace import commits as rows
 from harken.storage.workspace.commits import Authorship, Churn
 from harken.text import tokens
@@ -200,22 +200,31 @@ class CommitIndex(WorkspaceIndex):
         """Bring the index of a repository's history to where HEAD stands.
 
         What is new since the last time is added; commits that a rebase left on no branch are removed, but in a shallow
-        clone, which does not know all branches. Each batch is one transaction: what is done stays done. Progress is
-        called with (commits done, in all) after each; commits before `since`, else of five years ago, are left out.
+        clone, which does not know all branches. A folder that is gone leaves the index with all of its commits. Each
+        batch is one transaction: what is done stays done. Progress is called with (commits done, in all) after each;
+        commits before `since`, else of five years ago, are left out.
 
         Raises:
-            UsageError: there is no repository, or the limit is not possible.
+            UsageError: there is no repository, and was none that is indexed, or the limit is not possible.
             GitError: git refuses.
         """
         check_limit(limit)
-        repository, store = _repository(path), self.recorder.store
-        report = report if report is not None else CommitReport()
+        report, store = report if report is not None else CommitReport(), self.recorder.store
+        place = find_place(path, may_be_gone=True)
+        if not place.root.exists():
+            with store.writing() as tx:
+                project_id, report.project = project_at(tx, place.root)
+                report.removed = rows.drop_commits(tx, project_id, rows.known_shas(tx, project_id))
+                # Without a head, all of it is read again where the folder comes back.
+                rows.put_history(tx, project_id, rows.History("", self.recorder.now(), 0))
+            return report
+        repository = _repository(path)
         boundary = repository.boundary()
         # A shallow clone may be cut elsewhere next time: when more is fetched, there is more to read.
         head = " ".join(filter(None, (repository.head(), *sorted(boundary))))
         wanted = rows.History(head, since or self.recorder.now() - _WINDOW, limit)
         with store.writing() as tx:
-            project_id, report.project = project_of(tx, identify_project(repository.root))
+            project_id, report.project = project_at(tx, repository.root)
             done, known = rows.history_of(tx, project_id), rows.known_shas(tx, project_id)
         if not wanted.head or (done and _covers(done, wanted)):
             report.known = len(known)

@@ -74,15 +74,19 @@ class FileContent:
     skipped: str = ""
 
 
-def find_place(path: str | Path) -> FilePlace:
-    """The place of a path.
+def find_place(path: str | Path, may_be_gone: bool = False) -> FilePlace:
+    """The place of a path; of a folder that may be gone, and is, an empty one without a repository.
 
     Raises:
         UsageError: there is nothing of that name.
     """
     target = Path(path).expanduser()
-    if not target.exists():
-        raise UsageError(f"{path} does not exist.")
+    try:
+        target.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        if may_be_gone:
+            return FilePlace(target.resolve(), "")
+        raise UsageError(f"{path} does not exist.") from None
     target = target.resolve()
     folder = target if target.is_dir() else target.parent
     repository = find_repository(folder)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
+from harken.errors import UsageError
 from harken.log import Log
 from harken.model.conversations import Hit
 from harken.model.views import FilesView, view_of
@@ -27,7 +28,7 @@ from harken.sources.workspace.files import (
     stamp,
 )
 from harken.storage.ports import Transaction
-from harken.storage.projects import project_of
+from harken.storage.projects import known_project, project_identity, project_of
 from harken.storage.workspace import files as rows
 
 Progress = Callable[[int, int], None]
@@ -91,22 +92,22 @@ class FileIndex(WorkspaceIndex, ABC):
     ) -> IndexReport:
         """Bring the index of a folder or file to how it stands on the disk; only what has changed is read.
 
-        Each batch of files is one transaction: what is done stays done.
+        Each batch of files is one transaction: what is done stays done. A folder that is gone leaves the index.
 
         Args:
             path: of a git repository, what it ignores is left out.
             progress: called with (bytes of files done, of all that are read) after each batch.
             report: filled as the work goes on.
         Raises:
-            UsageError: the path does not exist.
+            UsageError: the path does not exist, and was not indexed.
             MissingExtraError: a grammar of code is not installed.
             GitError: git refuses.
         """
         report = report or IndexReport()
-        place, store, source = find_place(path), self.recorder.store, self.source.name
+        place, store, source = find_place(path, may_be_gone=True), self.recorder.store, self.source.name
         listed = {shown_name(name): place.root / name for name in list_files(place) if self._wants(name)}
         with store.writing() as tx:
-            project_id, report.project = project_of(tx, identify_project(place.root))
+            project_id, report.project = project_at(tx, place.root)
         with store.reading() as tx:
             known = rows.file_states(tx, source, project_id)
         stamps = {name: found for name, file in listed.items() if (found := stamp(file)) is not None}
@@ -181,6 +182,19 @@ class FileIndex(WorkspaceIndex, ABC):
         report.indexed += sum(1 for made in parts.values() if made)
         if changes.added or changes.changed:
             self.recorder.wake()
+
+
+def project_at(tx: Transaction, root: Path) -> tuple[int, str]:
+    """The row and the key of a folder's project; a `UsageError` where it is gone, and no project lay there alone."""
+    identity = identify_project(root)
+    if root.exists():
+        return project_of(tx, identity)
+    if (row_id := known_project(tx, identity)) is not None:
+        known = project_identity(tx, row_id)
+        names = (name.partition("path:") for name in (known.key, *known.aliases))
+        if not any(Path(place).exists() for _, _, place in names if place):
+            return row_id, known.key
+    raise UsageError(f"{root} does not exist.")
 
 
 def _weight(found: tuple[int, int]) -> int:

@@ -316,9 +316,9 @@ class LookingTests:
             # A day and more before it, the newer one can only have been dated by a wrong clock.
             assert conversations.newest_conversation(tx, START - timedelta(hours=1)) == old.uid
             assert conversations.newest_conversation(tx, START - timedelta(days=9)) == new.uid
-            assert conversations.begins_with(tx, "old") == [old.uid]
-            assert conversations.begins_with(tx, new.uid[:20]) == [new.uid]
-            assert conversations.begins_with(tx, "nobody") == []
+            for name, meant in (("old", old), (new.uid[:20], new)):
+                assert conversations.conversation_named(tx, name).uid == meant.uid
+            assert conversations.conversations_named(tx, "nobody") == []
 
     def test_entries_are_known_by_their_messages_and_exchanges(self, store: Store) -> None:
         talk = talk_of("garden", "one", "two")
