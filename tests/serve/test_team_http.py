@@ -114,6 +114,20 @@ def test_what_is_changed_and_stands_elsewhere_says_how_to_name_its_space(served:
     assert "Harken-Space" not in missing["detail"]
 
 
+def test_what_would_be_forgotten_is_looked_for_where_it_goes_and_told_with_its_copies(served: Served) -> None:
+    told = {"content": "The sluice opens at low tide."}
+    another = served.verb("ann", "remember", told, harken_space="written").json()["id"]
+    asked = {"ids": [another]}
+    assert "Harken-Space names another" in problem(served.verb("bob", "forget", asked), 404)["detail"]
+    assert "ann" in problem(served.verb("bob", "forget", asked, harken_space="written"), 403)["detail"]
+    mine = served.verb("bob", "remember", {"content": "The lock keeper is called Quill."}).json()["id"]
+    served.verb("bob", "share", {"id": mine, "to": "written"})
+    for confirm in (False, True):
+        answer = served.verb("bob", "forget", {"ids": [mine], "confirm": confirm}).json()
+        assert (answer["ids"], answer["done"]) == ([mine], confirm)
+        assert "1 shared copy with it." in answer["note"]
+
+
 def test_a_repeat_is_answered_as_the_first_and_done_once(served: Served) -> None:
     said = {"conversation": "log", "role": "user", "text": "Moor at quay seven."}
     first = served.verb("ann", "record", said, idempotency_key="a")
