@@ -49,6 +49,7 @@ from harken.model.lookups import (
     Activity,
     ConversationFilter,
     HookTimes,
+    Injected,
     Injection,
     ListedConversation,
     Page,
@@ -97,6 +98,7 @@ class AsyncArchive:
         conversation_uid: str | None = ...,
         with_questions: bool = ...,
     ) -> list[Injection]: ...
+    async def injected(self, uids: Collection[str]) -> dict[str, Injected]: ...
     async def indexed(self) -> list[tuple[str, str, int]]: ...
 
 class AsyncContextAssembler:

@@ -14,7 +14,6 @@ from harken.engine.team import Team
 from harken.storage.open import make_server_role, migrate_store
 from harken.storage.ports import EMBEDDED_TENANT
 
-ROLE = "harken_app"
 _SETTINGS_NAME = "harken.toml"
 
 
@@ -51,7 +50,7 @@ class Founded:
 
 
 def found_team(
-    home: Path | None, overrides: Mapping[str, Any], env: Mapping[str, str], names: Sequence[str], role: str = ROLE
+    home: Path | None, overrides: Mapping[str, Any], env: Mapping[str, str], names: Sequence[str], role: str
 ) -> Founded:
     """Make the tables, the role of the server and the first members; what is there already stays as it is.
 

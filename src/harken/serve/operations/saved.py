@@ -205,14 +205,8 @@ def _forget(harken: Harken, wanted: ForgetArguments, _caller: Caller) -> ForgetA
     named: dict[str, Any] = {f"{wanted.kind}s": wanted.ids} if is_said else {"saved": (wanted.kind, wanted.ids)}
     doomed = harken.maintenance.plan_forget(**named)
     ids = list(wanted.ids) if is_said else [grave.uid for grave in doomed.tombstones]
-    if wanted.confirm and is_said:
-        if not harken.maintenance.forget(doomed).scrubbed:
-            note = f"{note} {_UNFREED}"
-    elif wanted.confirm and wanted.kind == "memory":
-        ids = list(harken.memories.forget(ids))
-    elif wanted.confirm:
-        source = harken.experiences if wanted.kind == "experience" else harken.values
-        ids = [source.forget(uid) for uid in ids]
+    if wanted.confirm and not harken.maintenance.forget(doomed).scrubbed:
+        note = f"{note} {_UNFREED}"
     if doomed.copies:
         note = f"{note} {counted(doomed.shares, 'shared copy', 'shared copies')} with it."
     return ForgetAnswer(done=wanted.confirm, ids=ids, messages=doomed.messages, note=note, matches=[])
