@@ -355,6 +355,7 @@ export interface InjectedView {
   conversation_id: string | null;
   rated: string;
   factor: number;
+  origin: ProvenanceView | null;
 }
 export interface InjectionView {
   conversation_id: string;

@@ -207,6 +207,7 @@ class InjectedView(TypedDict):
     conversation_id: str | None
     rated: str
     factor: float
+    origin: ProvenanceView | None
 
 class InjectionView(TypedDict):
     conversation_id: str

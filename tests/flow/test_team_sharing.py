@@ -181,6 +181,22 @@ def test_forgetting_takes_the_copies_along_and_says_so(team: Crew) -> None:
     assert _found(team, "carol", "irrigation pump") == []
 
 
+def test_a_space_that_cannot_be_read_is_said_with_what_the_others_answer(
+    team: Crew, postgres: PostgresServer, shared_database: str
+) -> None:
+    broken = "The sundial of the observatory is broken."
+    team.memory("bob", "common").record_message("dial", "user", broken)
+    carol = team.memory("carol")
+    carol.record_message("mine", "user", "The sundial stands in the observatory garden.")
+    carol.end_exchange("mine")
+    postgres.execute(f"UPDATE entries SET trust = 'friend' WHERE text = '{broken}'", make_url(shared_database).database)
+    found = carol.search("sundial observatory")
+    assert [hit.entry.text for hit in found.hits] == ["The sundial stands in the observatory garden."]
+    [note] = [note for note in found.notes if "a space of the team" in note]
+    assert "broken" not in note
+    assert note in carol.build_context("new", ["Where is the sundial of the observatory?"]).notes
+
+
 def test_that_nothing_is_recorded_is_said_of_all_spaces_that_are_read(team: Crew) -> None:
     carol = team.memory("carol")
     assert NOTHING_RECORDED in carol.search("chromodynamics").notes

@@ -68,6 +68,7 @@ def test_spaces_are_made_granted_kept_and_deleted(cli: CommandLine, server: dict
     cli("space", "revoke", "farm", "growers", settings=server)
     assert cli("space", "show", "farm", "--json", settings=server).json()["grants"] == []
     assert "Nothing was deleted" in cli("space", "delete", "farm", code=1, stdin="no\n", settings=server).err
+    assert "Nothing was deleted, for nobody can" in cli("space", "delete", "farm", code=2, settings=server).err
     cli("space", "delete", "farm", "--yes", settings=server)
     assert "There is no space farm" in cli.fails("space", "show", "farm", settings=server)
     assert [row["name"] for row in cli("principal", "list", "--json", settings=server).json()] == ["alice", "bob"]
@@ -97,6 +98,8 @@ def test_erasing_asks_for_an_export_first(cli: CommandLine, server: dict[str, st
     cli("memory", "add", "The boiler is serviced in May.", settings=bob)
     assert "--export FILE" in cli.fails("erase", "bob", "--yes", code=2, settings=server)
     target = tmp_path / "bob.jsonl"
+    refused = cli("erase", "bob", "--export", target, code=2, settings=server).err
+    assert "Nothing was erased, for nobody can answer here. To do it all the same, add --yes." in refused
     erased = cli("erase", "bob", "--export", target, "--yes", "--json", settings=server).json()
     assert erased["erased"] == "bob"
     assert "boiler" in target.read_text("utf-8")

@@ -44,7 +44,7 @@ def test_forgetting_asks_first_and_takes_no_for_an_answer(filled: CommandLine) -
     refused = filled("forget", hit["id"], stdin="n\n", code=1)
     assert refused.err == "Forget 1 message for good? [y/N]: harken: Nothing was forgotten.\n"
     unanswered = filled("forget", hit["id"], code=2)
-    assert "nobody answered. Where nobody can, add --yes." in unanswered.err
+    assert "nobody can answer here. To do it all the same, add --yes." in unanswered.err
     assert refused.out + unanswered.out == ""
     assert filled.status()["forgotten"] == 0
     agreed = filled("forget", hit["id"], stdin="y\n")

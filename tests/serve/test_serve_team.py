@@ -93,6 +93,18 @@ def test_a_team_of_two_from_nothing(cli: CommandLine, owner: URL) -> None:
         assert server.ask(made["keys"]["bob"], "whoami").json()["principal"]["name"] == "bob"
 
 
+def test_all_names_are_looked_at_before_anybody_is_made(cli: CommandLine, owner: URL) -> None:
+    for name in ("everyone", "common", "a/b"):
+        said = cli.fails("--store", text_of(owner), "team", "init", "ann", name, "--role", ROLE, code=2)
+        assert "Choose another" in said
+    made = found(cli, owner, "ann")
+    assert (list(made["keys"]), made["role_made"]) == (["ann"], True), "nothing was made before"
+    cli("--store", text_of(owner), "group", "set", "crew", "--add", "ann")
+    said = cli.fails("--store", text_of(owner), "team", "init", "cara", "crew", "--role", ROLE, code=2)
+    assert "A group is called crew" in said
+    assert list(found(cli, owner, "cara", "dan")["keys"]) == ["cara", "dan"]
+
+
 def test_a_first_try_that_is_refused_leaves_no_login_with_a_password_that_nobody_knows(
     cli: CommandLine, postgres: PostgresServer, owner: URL
 ) -> None:

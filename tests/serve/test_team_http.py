@@ -114,6 +114,50 @@ def test_what_is_changed_and_stands_elsewhere_says_how_to_name_its_space(served:
     assert "Harken-Space" not in missing["detail"]
 
 
+def test_what_would_be_forgotten_is_looked_for_where_it_goes_and_told_with_its_copies(served: Served) -> None:
+    told = {"content": "The sluice opens at low tide."}
+    another = served.verb("ann", "remember", told, harken_space="written").json()["id"]
+    asked = {"ids": [another]}
+    assert "Harken-Space names another" in problem(served.verb("bob", "forget", asked), 404)["detail"]
+    assert "ann" in problem(served.verb("bob", "forget", asked, harken_space="written"), 403)["detail"]
+    mine = served.verb("bob", "remember", {"content": "The lock keeper is called Quill."}).json()["id"]
+    served.verb("bob", "share", {"id": mine, "to": "written"})
+    for confirm in (False, True):
+        answer = served.verb("bob", "forget", {"ids": [mine], "confirm": confirm}).json()
+        assert (answer["ids"], answer["done"]) == ([mine], confirm)
+        assert "1 shared copy with it." in answer["note"]
+
+
+def test_pages_of_a_search_name_every_hit_once(ready_home: Path, shared_database: str, tenant: str) -> None:
+    words = [
+        "lock",
+        "sluice",
+        "weir",
+        "barge",
+        "quay",
+        "mooring",
+        "heron",
+        "towpath",
+        "tide",
+        "lantern",
+        "rope",
+        "anchor",
+    ]
+    with serving_team(ready_home, shared_database, tenant, **{"search.candidates": 10}) as served:
+        for who, space in (("bob", None), ("ann", "written")):
+            memory = served.team.memory(served.team.speaker(served.keys[who]), space)
+            for number in range(30):
+                said = " ".join(words[number * step % 12] for step in range(1, 4 + number % 9))
+                memory.record_message(f"day {number % 5}", "user", f"Canal note {number} of {who}: {said}")
+        ids: list[str] = []
+        given = {"query": "canal note about the lock", "limit": 5}
+        while given:
+            page = served.verb("bob", "search", given).json()
+            ids += [hit["id"] for hit in page["hits"]]
+            given = {**given, "cursor": page["next_cursor"]} if page["next_cursor"] else {}
+        assert len(ids) == len(set(ids)) == 60
+
+
 def test_a_repeat_is_answered_as_the_first_and_done_once(served: Served) -> None:
     said = {"conversation": "log", "role": "user", "text": "Moor at quay seven."}
     first = served.verb("ann", "record", said, idempotency_key="a")

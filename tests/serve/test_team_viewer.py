@@ -109,6 +109,23 @@ def test_what_stands_in_a_shared_space_is_read_and_says_so(served: Served) -> No
     assert ("forget all of it…" in page, "/do/tag" in page, "space bob" in page) == (True, True, False)
 
 
+def test_what_came_back_from_another_space_is_told_with_whose_it_is(served: Served) -> None:
+    said = {"conversation": "farm", "role": "user", "text": "Where is the key of the pump house?"}
+    served.verb("ann", "record", said, harken_space="shared")
+    answer = {**said, "role": "assistant", "text": "The key of the pump house hangs behind the clock.", "ends": True}
+    served.verb("ann", "record", answer, harken_space="shared")
+    asked = {"conversation": "log", "text": "Where is the key of the pump house?"}
+    assert "behind the clock" in served.verb("bob", "recall", asked).json()["text"]
+    [recall] = served.verb("bob", "recalls").json()["recalls"]
+    assert {(item["origin"] or {}).get("by") for item in recall["items"]} == {"ann"}
+    assert all(item["source"] and "pump house" in item["text"] for item in recall["items"])
+    browser = Browser(served)
+    browser.sign_in(served.keys["bob"])
+    page = browser.get("/view/recalls").text
+    told = "space shared, said by ann" in page, "no longer here" in page, "/do/rate" in page
+    assert told == (True, False, False)
+
+
 def test_a_form_carries_the_pages_token_and_what_the_key_may_not_is_refused(served: Served) -> None:
     made = served.verb("bob", "remember", {"content": "The quay floods."}).json()["id"]
     reader = Browser(served)

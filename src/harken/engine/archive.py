@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from typing import TYPE_CHECKING
 
 from harken.errors import NotFoundError
-from harken.model.lookups import Injection, Page
+from harken.model.lookups import Injected, Injection, Page
 from harken.model.marks import Rated, factor_of, in_words
 from harken.storage.conversations import (
     find_conversation,
@@ -19,7 +19,7 @@ from harken.storage.conversations import (
     resolve_uid,
 )
 from harken.storage.overview import count_exchanges
-from harken.storage.past import list_injections
+from harken.storage.past import list_injections, told_now
 from harken.storage.ports import Store, Transaction
 from harken.storage.records.marks import ratings_of
 from harken.storage.records.recalls import asked_at
@@ -85,6 +85,11 @@ class Archive:
             found = list_injections(tx, limit, before, conversation_uid)
             rated = ratings_of(tx, {item.uid for each in found for item in each.items})
             return [_judged(tx, each, rated, with_questions) for each in found]
+
+    def injected(self, uids: Collection[str]) -> dict[str, Injected]:
+        """What these ids name, as `recalls` tells of it; without those that name nothing."""
+        with self.store.reading() as tx:
+            return told_now(tx, uids)
 
     def indexed(self) -> list[tuple[str, str, int]]:
         """(project's key, source, parts that search sees) of everything that was indexed."""

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from harken.config.settings import load_settings
+from harken.engine.members import checked_name
 from harken.engine.team import Team
+from harken.errors import UsageError
 from harken.storage.open import make_server_role, migrate_store
 from harken.storage.ports import EMBEDDED_TENANT
 
-ROLE = "harken_app"
 _SETTINGS_NAME = "harken.toml"
 
 
@@ -51,7 +52,7 @@ class Founded:
 
 
 def found_team(
-    home: Path | None, overrides: Mapping[str, Any], env: Mapping[str, str], names: Sequence[str], role: str = ROLE
+    home: Path | None, overrides: Mapping[str, Any], env: Mapping[str, str], names: Sequence[str], role: str
 ) -> Founded:
     """Make the tables, the role of the server and the first members; what is there already stays as it is.
 
@@ -62,7 +63,9 @@ def found_team(
     Raises:
         ConfigError: the settings name no server.
         StoreError: the database cannot be reached or changed.
+        UsageError: a name is none, or that of something else in the team; then nobody was made.
     """
+    names = [checked_name(name) for name in names]
     loaded = load_settings(home, env, overrides).settings
     # A home's first team has no name yet.
     team = "team" if loaded.tenant == EMBEDDED_TENANT else loaded.tenant
@@ -77,6 +80,8 @@ def found_team(
     ) as opened:
         operator = opened.operator(team)
         known = {principal.name for principal in opened.principals(operator)}
+        if taken := sorted(opened.groups(operator).keys() & set(names)):
+            raise UsageError(f"A group is called {taken[0]} already. Choose another name, and say all of them again.")
         for name in dict.fromkeys(names):
             if name not in known:
                 opened.create_principal(operator, name, is_admin=not known)

@@ -262,20 +262,25 @@ class Maintenance:
         conversations: Sequence[str] = (),
         project: str | None = None,
         query: str | None = None,
+        saved: tuple[str, Sequence[str]] = ("", ()),
     ) -> ForgetPlan:
         """Find what is to be forgotten: messages by id; conversations by how it begins, or by name; those of a project.
 
-        A query stands for every message that holds all of its words, in any case.
+        A query stands for every message that holds all of its words, in any case. What is `saved` is named by its kind,
+        `memory`, `experience` or `value`, and ids; a memory goes with those that it superseded.
 
         Raises:
             NotFoundError: an id or a name names nothing.
             UsageError: nothing, or more than one thing, was named.
         """
-        from harken.record.forget import plan_conversations, plan_messages, plan_project, whole_uid
+        from harken.record.forget import plan_conversations, plan_messages, plan_project, plan_saved, whole_uid
+        from harken.sources.memories.memories import whole_uids
 
-        if sum(map(bool, (messages, conversations, project, query))) != 1:
+        if sum(map(bool, (messages, conversations, project, query, saved[1]))) != 1:
             raise UsageError("Name one of: ids of messages, conversations, a project, a query.")
         with self.store.reading() as tx:
+            if saved[1]:
+                return plan_saved(tx, saved[0], whole_uids(tx, *saved), self.now())
             if query:
                 messages = _holding_all(tx, query)
             if conversations:

@@ -362,11 +362,13 @@ def checked_name(name: str) -> str:
     """The name of a principal, a group or a space, without blanks around it.
 
     Raises:
-        UsageError: it is empty, too long, or has what does not belong into a name.
+        UsageError: it is empty, too long, has what does not belong into a name, or is what every team has.
     """
     text = name.strip()
     if not text or len(text) > _MOST_NAME or not text.isprintable() or "/" in text or "*" in text:
         raise UsageError(f"A name has 1 to {_MOST_NAME} characters, without / and *. Choose another one.")
+    if text in (COMMON, EVERYONE):
+        raise UsageError(f"Every team has something called {text} already. Choose another name.")
     return text
 
 

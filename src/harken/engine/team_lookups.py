@@ -29,9 +29,11 @@ from harken.storage.positions import messages_within
 if TYPE_CHECKING:
     from harken.chat.details import DetailsPage
     from harken.model.arguments import DetailsWanted
+    from harken.model.lookups import Injected, Injection
     from harken.record.forget import ForgetPlan, Forgotten
 
 _Found = TypeVar("_Found")
+_Talk = TypeVar("_Talk", Surroundings, Page)
 _AT_ONCE = 1000
 _log = Log(__name__)
 
@@ -108,7 +110,7 @@ def _once(found: Iterable[tuple[str, _Found]], same: Callable[[_Found], object])
     return list(seen.values())
 
 
-def told_surroundings(reach: Reach, space: str, found: Surroundings) -> Surroundings:
+def told_surroundings(reach: Reach, space: str, found: _Talk) -> _Talk:
     """Messages and their conversation, with whose they are."""
     origin = reach.origin(space, found.conversation.uid)
     messages = _told_messages(reach, space, found.messages)
@@ -243,15 +245,28 @@ class TeamArchive(Archive):
         space, found = self.reach.first(
             lambda: Archive.page(self, uid, offset, limit), lambda there: there.archive.page(uid, offset, limit)
         )
-        origin = self.reach.origin(space, found.conversation.uid)
-        messages = _told_messages(self.reach, space, found.messages)
-        return replace(found, conversation=replace(found.conversation, origin=origin), messages=messages)
+        return told_surroundings(self.reach, space, found)
 
     def details(self, wanted: DetailsWanted) -> DetailsPage:
         """See `Archive.details`."""
         space, found = self.reach.first(lambda: Archive.details(self, wanted), lambda it: it.archive.details(wanted))
         origin = self.reach.origin(space, found.uid)
         return replace(found, origin=origin, trust=trust_here(found.trust, origin))
+
+    def recalls(self, *wanted: Any, **named: Any) -> list[Injection]:
+        """See `Archive.recalls`; what stands in another space is told as it is there."""
+        found = Archive.recalls(self, *wanted, **named)
+        lacking = {item.uid for each in found for item in each.items if not item.source}
+        told: dict[str, Injected] = {}
+        answers = self.reach.every(lambda: told, lambda it: it.archive.injected(lacking)) if lacking else []
+        for space, items in answers:
+            origins = self.reach.whose([(space, (uid, item.conversation_uid or "")) for uid, item in items.items()])
+            told |= {item.uid: replace(item, origin=by) for item, by in zip(items.values(), origins, strict=True)}
+
+        def now(it: Injected) -> Injected:
+            return replace(told.get(it.uid, it), why=it.why, rated=it.rated, factor=it.factor)
+
+        return [replace(each, items=tuple(map(now, each.items))) for each in found] if told else found
 
 
 @dataclass(eq=False, repr=False)

@@ -168,6 +168,7 @@ class Injected:
         conversation_uid: that it was said in, or is.
         rated: what was said of it, in words; empty where nothing was.
         factor: what its score is multiplied by for that, 0.8 to 1.2.
+        origin: whose it is, where it stands in another space of a team.
     """
 
     uid: str
@@ -177,6 +178,7 @@ class Injected:
     conversation_uid: str | None = None
     rated: str = ""
     factor: float = 1.0
+    origin: Provenance | None = None
 
     def view(self) -> InjectedView:
         """Return it as JSON."""

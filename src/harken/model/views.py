@@ -148,7 +148,7 @@ class RetrievalView(TypedDict):
 class InjectedView(TypedDict):
     """One thing that came back by itself, as it stands now; without a source where nothing of that id is there.
 
-    Its score is multiplied by `factor` for what was said of it (`rated`, in words).
+    Its score is multiplied by `factor` for what was said of it (`rated`, in words); `origin` where it stands elsewhere.
     """
 
     id: str
@@ -158,6 +158,7 @@ class InjectedView(TypedDict):
     conversation_id: str | None
     rated: str
     factor: float
+    origin: ProvenanceView | None
 
 
 class InjectionView(TypedDict):

@@ -179,10 +179,12 @@ def _past_of_all(
     origins = iter(whose(session, asked))
     talks = [(talk, next(origins)) for _, talk in shown]
     told = [talk_told_apart(talk, origin, [next(origins) for _ in talk.exchanges]) for talk, origin in talks]
-    notes = own.notes if not told or own.conversations else ()
+    failed = tuple(dict.fromkeys(session.unread))
+    notes = (*(own.notes if not told or own.conversations else ()), *failed)
     query = own.query or next((found.query for _, found in answers if found.query), "")
     before = _asked_of_all(session, [(space, found.asked) for space, found in answers if found.asked])
-    return replace(own, conversations=tuple(told), query=query, notes=notes, asked=before)
+    why = own.failure or " ".join(failed)
+    return replace(own, conversations=tuple(told), query=query, notes=notes, failure=why, asked=before)
 
 
 def _asked_of_all(session: SearchSession, asked: Sequence[tuple[str, AskedBefore]]) -> AskedBefore | None:

@@ -105,6 +105,7 @@ class Searcher:
             hits = tuple(hits_told_apart(shared, merged))
         is_empty = all(NOTHING_RECORDED in found.notes for _, found in answers)
         notes = [note for note in first.notes if is_empty or note != NOTHING_RECORDED]
+        notes += dict.fromkeys(shared.unread)
         threshold = next((found.threshold for _, found in answers if found.threshold is not None), None)
         return replace(first, hits=hits, notes=tuple(notes), threshold=threshold)
 

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -150,6 +150,7 @@ class SearchSession:
         known: what was learned by earlier searches.
         projects: what they see of other projects than the one at hand.
         by_words: whether words alone must do, for nobody can wait until the model is loaded.
+        unread: what to say of other spaces that failed.
         seen_from: by what guesses are told apart: from another project, other rows are seen.
     """
 
@@ -166,6 +167,7 @@ class SearchSession:
         self._neighbours: list[Neighbour] | None = None
         self._asked: dict[tuple[str, bool], Future[_Answer] | str] = {}
         self._notes: list[str] | None = None
+        self.unread: list[str] = []
 
     @property
     def space(self) -> str:
@@ -202,7 +204,7 @@ class SearchSession:
     ) -> list[tuple[str, _Value]]:
         """Ask this space, and side by side all others that may be read; the answers by space, this one's first.
 
-        Where something is named that only some have, the others have no answer. One that fails is left out, and logged.
+        Where something is named that only some have, the others have no answer. What fails is logged and noted.
 
         Args:
             ask: what each answers.
@@ -222,15 +224,9 @@ class SearchSession:
         except NotFoundError as error:
             missing = error
         for space, asked in asking:
-            try:
-                found = asked.result()
-            except NotFoundError:
-                continue
-            except Exception as error:  # noqa: BLE001 - the other spaces have an answer; the failure is logged
-                found = None
-                _log.warning("space_not_searched", error_class=type(error).__name__)
-            if found is not None:
-                answers.append((space, found))
+            with attempted("a space of the team", self.unread), suppress(NotFoundError):
+                if (found := asked.result()) is not None:
+                    answers.append((space, found))
         if missing is not None and not answers:
             raise missing
         return answers

@@ -307,9 +307,7 @@ def list_injections(
         found.sort(key=lambda row: int(row.id))
     rows = [row for found in given.values() for row in found]
     named = {row.ref_uid for row in rows}
-    told = _told(tx, named)
-    if lacking := {uid for uid in named - told.keys() if "." in uid}:
-        told |= _rules_told(tx, lacking)
+    told = told_now(tx, named)
     titles = read_titles(tx, [uid for uid, _ in moments])
     return [
         Injection(
@@ -320,7 +318,7 @@ def list_injections(
     ]  # fmt: skip
 
 
-def _told(tx: Transaction, uids: Collection[str]) -> dict[str, Injected]:
+def told_now(tx: Transaction, uids: Collection[str]) -> dict[str, Injected]:
     """What these ids name, as it stands now: entries by their texts, exchanges by what was asked, and titles."""
     titles = read_titles(tx, list(uids))
     found = {uid: Injected(uid, "conversation", title, None, uid) for uid, title in titles.items()}
@@ -343,6 +341,8 @@ def _told(tx: Transaction, uids: Collection[str]) -> dict[str, Injected]:
     talks = _uids_of(tx, {row.conversation_id for row in rows if row.conversation_id is not None})
     for row in rows:
         found[row.ref_uid] = Injected(row.ref_uid, row.source, row.text, None, talks.get(row.conversation_id))
+    if lacking := {uid for uid in uids if uid not in found and "." in uid}:
+        found |= _rules_told(tx, lacking)
     return found
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from harken.errors import HarkenError, UsageError
 from harken.serve.cli.session import CommandSession, with_json
 from harken.serve.process import EXIT_INTERRUPTED
 from harken.text.shown import counted
@@ -67,10 +65,7 @@ def _agree(session: CommandSession, harken: Harken, limit: int, is_agreed: bool)
         price = f"for about ${plan.price_usd * tokens / plan.tokens:.4f}"
     session.note(f"Up to {limit:,} questions are sent to the endpoint of {plan.model}: {tokens:,} tokens, {price}.")
     if not is_agreed:
-        if not sys.stdin.isatty():
-            raise UsageError("Nothing was sent, for nobody can answer here. To do it all the same, add --yes.")
-        if not session.agrees("to confirm"):
-            raise HarkenError("Nothing was sent.")
+        session.confirm("Nothing was sent", at_terminal=True)
 
 
 def _lines(report: MineReport) -> Iterator[str]:

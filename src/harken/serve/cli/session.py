@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TextIO, TypeVar
 
 import click
 
-from harken.errors import HarkenError, MissingExtraError
+from harken.errors import HarkenError, MissingExtraError, UsageError
 from harken.log import Log, set_up_log
 from harken.serve.operations.operation import Piece
 from harken.text.characters import printable, printable_json
@@ -180,6 +180,27 @@ class CommandSession:
         """Whether the person at the terminal types a yes `to` do something; any other answer is a no."""
         answer: str = click.prompt(f"Type '{_AGREED}' {to}", default="", show_default=False, err=True)
         return answer.strip().lower() == _AGREED
+
+    def confirm(self, otherwise: str, question: str = "", to: str = "to confirm", at_terminal: bool = False) -> None:
+        """Go on where a person agrees to a question, or types a yes `to` do something, `at_terminal` alone if need be.
+
+        Raises:
+            UsageError: nobody can answer; `otherwise` says what was not done.
+            HarkenError: they did not agree.
+        """
+        refusal = UsageError(f"{otherwise}, for nobody can answer here. To do it all the same, add --yes.")
+        has_terminal = sys.stdin.isatty()
+        if not has_terminal and (at_terminal or self.opened is not None):
+            raise refusal
+        try:
+            is_agreed = click.confirm(question, err=True) if question else self.agrees(to)
+        except click.Abort:
+            if has_terminal:
+                raise
+            click.echo(err=True)
+            raise refusal from None
+        if not is_agreed:
+            raise HarkenError(f"{otherwise}.")
 
     def note(self, text: str) -> None:
         """See `Printer.note`."""

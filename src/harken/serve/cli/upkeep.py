@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -74,12 +73,10 @@ def forget(session: CommandSession, yes: bool, as_json: bool, keep_copies: bool,
         if not doomed.tombstones:
             nothing = "No message holds all of these words." if named["query"] else "The project has no conversations."
             raise UsageError(nothing)
-        if not yes and session.opened is not None and not sys.stdin.isatty():
-            raise UsageError("Nothing was forgotten, for nobody can answer here. To do it all the same, add --yes.")
         doomed = replace(doomed, copies=()) if keep_copies else doomed
         shared = f" and {counted(doomed.shares, 'shared copy', 'shared copies')}" if doomed.copies else ""
-        if not yes and not _agrees(f"Forget {counted(doomed.messages, 'message')}{shared} for good?"):
-            raise HarkenError("Nothing was forgotten.")
+        if not yes:
+            session.confirm("Nothing was forgotten", f"Forget {counted(doomed.messages, 'message')}{shared} for good?")
         with session.progress("Forgetting", "records") as show:
             done = harken.maintenance.forget(doomed, show)
     if not done.scrubbed:
@@ -88,16 +85,6 @@ def forget(session: CommandSession, yes: bool, as_json: bool, keep_copies: bool,
     view = {"messages": done.messages, "conversations": done.conversations, "ids": ids, "copies": doomed.shares}
     said = f"Forgot {counted(done.messages, 'message')}{shared}."
     session.tell(as_json, view, f"{said} Backups made earlier still hold them.")
-
-
-def _agrees(question: str) -> bool:
-    try:
-        return click.confirm(question, err=True)
-    except click.Abort:
-        if sys.stdin.isatty():
-            raise
-        click.echo(err=True)
-        raise UsageError("Nothing was forgotten, for nobody answered. Where nobody can, add --yes.") from None
 
 
 @click.command()

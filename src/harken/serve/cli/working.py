@@ -221,10 +221,7 @@ def _rebuild(session: CommandSession, sources: Sequence[str], is_agreed: bool, a
         plan = harken.maintenance.plan_embedding(sources)
         _tell_plan(session, plan, is_whole=not sources)
         if not is_agreed:
-            if not sys.stdin.isatty():
-                raise UsageError("Nothing was changed, for nobody can answer here. To do it all the same, add --yes.")
-            if not session.agrees("to confirm"):
-                raise HarkenError("Nothing was changed.")
+            session.confirm("Nothing was changed", at_terminal=True)
         waiting = harken.maintenance.embed_again(sources=sources)
         (report,) = harken.background.status(EMBEDDINGS)
         done = None

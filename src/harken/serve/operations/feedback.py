@@ -23,6 +23,7 @@ from harken.serve.operations.operation import (
     id_meant,
     number_listed,
     view_of,
+    whose,
 )
 from harken.text.shown import one_line
 
@@ -122,7 +123,11 @@ def _show_recalls(printer: Printer, found: Sequence[Injection]) -> None:
         for number, item in enumerate(each.items, count + 1):
             why = "why is not known" if item.why is None else item.why
             printer.say((f"{number:>3}  ", "dim"), f"{item.source or 'gone'}: {one_line(item.text, _EXCERPT_CHARS)}")
-            printer.say((f"     {item.uid} · {why}", "dim"), (f" · {item.rated}" if item.rated else "", "yellow"))
+            printer.say(
+                (f"     {item.uid} · {why}", "dim"),
+                (f" · {item.rated}" if item.rated else "", "yellow"),
+                whose(item.origin),
+            )
         count += len(each.items)
         printer.say()
     if not found:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any
@@ -201,27 +201,15 @@ def _forget(harken: Harken, wanted: ForgetArguments, _caller: Caller) -> ForgetA
         matches = _matches(harken, wanted.query, wanted.kind)
         return ForgetAnswer(done=False, ids=[], messages=0, note=_WHICH if matches else _NO_MATCH, matches=matches)
     note = "Backups made earlier still hold it." if wanted.confirm else _NOT_YET
-    if wanted.kind in ("message", "conversation"):
-        kinds: dict[str, Any] = {f"{wanted.kind}s": wanted.ids}
-        doomed = harken.maintenance.plan_forget(**kinds)
-        if wanted.confirm and not harken.maintenance.forget(doomed).scrubbed:
-            note = f"{note} {_UNFREED}"
-        if doomed.copies:
-            note = f"{note} {counted(doomed.shares, 'shared copy', 'shared copies')} with it."
-        ids = list(wanted.ids)
-        return ForgetAnswer(done=wanted.confirm, ids=ids, messages=doomed.messages, note=note, matches=[])
-    whole: dict[str, Callable[[str], str]] = {
-        "memory": lambda uid: harken.memories.get(uid).uid,
-        "experience": lambda uid: harken.experiences.show(uid).uid,
-        "value": harken.values.whole_uid,
-    }
-    ids = [whole[wanted.kind](uid) for uid in wanted.ids]
-    if wanted.confirm and wanted.kind == "memory":
-        ids = list(harken.memories.forget(ids))
-    elif wanted.confirm:
-        source = harken.experiences if wanted.kind == "experience" else harken.values
-        ids = [source.forget(uid) for uid in ids]
-    return ForgetAnswer(done=wanted.confirm, ids=ids, messages=0, note=note, matches=[])
+    is_said = wanted.kind in ("message", "conversation")
+    named: dict[str, Any] = {f"{wanted.kind}s": wanted.ids} if is_said else {"saved": (wanted.kind, wanted.ids)}
+    doomed = harken.maintenance.plan_forget(**named)
+    ids = list(wanted.ids) if is_said else [grave.uid for grave in doomed.tombstones]
+    if wanted.confirm and not harken.maintenance.forget(doomed).scrubbed:
+        note = f"{note} {_UNFREED}"
+    if doomed.copies:
+        note = f"{note} {counted(doomed.shares, 'shared copy', 'shared copies')} with it."
+    return ForgetAnswer(done=wanted.confirm, ids=ids, messages=doomed.messages, note=note, matches=[])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

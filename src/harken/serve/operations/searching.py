@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -172,17 +173,29 @@ def _search(harken: Harken, wanted: SearchArguments, caller: Caller) -> Search:
     )
     end = None if wanted.limit is None else wanted.offset + wanted.limit
     # One more tells programs, which read page by page, whether there are others.
-    asked = end if end is None or caller.is_owner else min(end + 1, _MOST_HITS)
+    asked = wanted.limit if wanted.limit is None or caller.is_owner else wanted.limit + 1
     # The owner looks for what there is; an agent, for what matters where it works.
     where = None if caller.is_owner else caller.directory
-    options: dict[str, Any] = {"rerank": wanted.rerank, "threshold": wanted.threshold}
-    found = harken.search(wanted.query, scope=scope, limit=asked, mode=wanted.mode, directory=where, **options)
+    options: dict[str, Any] = {"mode": wanted.mode, "rerank": wanted.rerank, "threshold": wanted.threshold}
+    search = partial(harken.search, wanted.query, scope=scope, directory=where, **options)
+    found = search(limit=asked)
+    if end is not None and wanted.offset:
+        # A deeper search orders anew: what it finds besides stands behind what the pages before have had.
+        hits = {_record(hit): hit for hit in found.hits[:asked]}
+        for depth in (min(harken.settings.search.candidates, _MOST_HITS), _MOST_HITS):
+            deeper = search(limit=depth).hits[:depth] if len(hits) <= end else ()
+            hits |= {_record(hit): hit for hit in deeper if _record(hit) not in hits}
+        found = replace(found, hits=tuple(hits.values())[:_MOST_HITS])
     shown = replace(found, hits=found.hits[wanted.offset : end])
     uids = [hit.entry.conversation_uid for hit in shown.hits if hit.entry.conversation_uid]
     titles = harken.maintenance.titles(uids) if uids else {}
     if caller.is_owner:
         number_listed(harken, [hit.entry.ref_uid for hits in _grouped(shown.hits) for hit in hits])
     return Search(shown, titles, end if end is not None and len(found.hits) > end else None, wanted.explain)
+
+
+def _record(hit: Hit) -> tuple[str, str, str]:
+    return hit.entry.source, hit.entry.ref_uid, hit.entry.part
 
 
 def _cut(view: Mapping[str, Any], most: int) -> Any:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harken.errors import HarkenError, UsageError
+from harken.errors import UsageError
 from harken.model.team import Access, KeyScope, PrincipalKind
 from harken.serve.cli.session import CommandAnswer, CommandSession, with_json
 from harken.text.shown import counted
@@ -242,8 +242,8 @@ def delete_space(session: CommandSession, space: str, yes: bool, as_json: bool) 
     """Delete a shared space with everything in it, for good."""
     with session.team() as (team, by):
         found = by.space(space)
-        if not yes and not session.agrees(f"delete {found.name} with everything in it"):
-            raise HarkenError("Nothing was deleted.")
+        if not yes:
+            session.confirm("Nothing was deleted", to=f"delete {found.name} with everything in it")
         gone = team.delete_space(by, space)
     session.tell(as_json, {"deleted": gone.name}, f"Deleted {gone.name}. Backups made earlier still hold it.")
 
@@ -280,11 +280,11 @@ def erase(session: CommandSession, name: str, target: Path | None, no_export: bo
         raise UsageError("Say where everything of theirs is written before, --export FILE, or --no-export.")
     view: dict[str, Any] = {}
     with session.team() as (team, by):
+        if not yes:
+            session.confirm("Nothing was erased", to=f"erase {name} for good")
         if target is not None:
             view["export"] = team.export_principal(by, name, target).view()
             session.note(f"Wrote everything of {name} to {target}")
-        if not yes and not session.agrees(f"erase {name} for good"):
-            raise HarkenError("Nothing was erased.")
         erased = team.erase_principal(by, name)
     told = f"{counted(erased.spaces, 'private space')} and {counted(erased.records, 'record')} in shared ones"
     line = f"Erased {erased.principal}: {told}. Backups made earlier still hold them."

@@ -232,18 +232,10 @@ class Values:
         Raises:
             NotFoundError: it names nothing, or more than one.
         """
-        whole = self.whole_uid(uid)
+        with self.store.reading() as tx:
+            whole = kept_uid(tx, VALUE, uid)
         self.recorder.forget(VALUE, [whole])
         return whole
-
-    def whole_uid(self, uid: str) -> str:
-        """The whole id of a value.
-
-        Raises:
-            NotFoundError: it names nothing, or more than one.
-        """
-        with self.store.reading() as tx:
-            return kept_uid(tx, VALUE, uid)
 
     def _space(self) -> OpenSpace:
         reader = self.answering()

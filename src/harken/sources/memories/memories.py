@@ -296,7 +296,7 @@ class Memories:
             NotFoundError: an id names none, or several; then nothing was forgotten.
         """
         with self.store.reading() as tx:
-            whole = _with_superseded(tx, [kept_uid(tx, SOURCE, uid) for uid in uids])
+            whole = whole_uids(tx, SOURCE, uids)
         self.recorder.forget(SOURCE, whole)
         return whole
 
@@ -385,9 +385,14 @@ def _read(tx: Transaction, uids: Sequence[str]) -> list[Memory]:
     return [memory_of(known[uid], accessed.get(uid)) for uid in uids if uid in known]
 
 
-def _with_superseded(tx: Transaction, uids: Sequence[str]) -> list[str]:
-    found = dict.fromkeys(uids)
-    waiting = list(uids)
+def whole_uids(tx: Transaction, source: str, uids: Iterable[str]) -> list[str]:
+    """The ids of saved records by how they begin; of memories, with those that they superseded.
+
+    Raises:
+        NotFoundError: one names nothing, or several.
+    """
+    found = dict.fromkeys(kept_uid(tx, source, uid) for uid in uids)
+    waiting = list(found) if source == SOURCE else []
     while waiting:
         older = [uid for one in _read(tx, waiting) for uid in one.supersedes]
         waiting = [uid for uid in dict.fromkeys(older) if uid not in found]
