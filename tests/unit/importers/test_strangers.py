@@ -167,8 +167,8 @@ class TestExports:
         harken.import_transcripts("jsonl", [export_file(tmp_path, *events)])
         context = harken.build_context("new", ["Where do zebras sleep at night?"])
         [head] = [m.content for m in context.messages if 'Conversation "Stolen"' in str(m.content)]
-        assert 'source="conversation"' in head
-        assert 'trust="agent"' not in head
+        [quoted] = [line for line in head.splitlines() if 'source="conversation"' in line]
+        assert 'trust="imported"' in quoted
 
 
 def session(*texts: str) -> str:

@@ -116,7 +116,7 @@ class TeamCalls:
             return call.operation.call(target, call.given, caller)
         except NotFoundError as error:
             is_everywhere = call.space or call.operation.effect is Effect.READS or call.operation.is_of_team
-            hint = "" if is_everywhere else " It was looked for in your own space; Harken-Space names another one."
+            hint = "" if is_everywhere else " (looked for in your own space; Harken-Space names another one)"
             raise NotFoundError(f"{error}{hint}") from error
 
     def _memory(self, call: VerbCall) -> Any:
