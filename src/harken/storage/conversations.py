@@ -397,7 +397,7 @@ def conversation_named(tx: Transaction, name: str) -> Row[Any]:
     found = conversations_named(tx, name) if name else []
     found = [row for row in found if row.uid == name] or found
     if len(found) != 1:
-        what = "Several conversations begin with" if found or not name else "There is no conversation"
+        what = "Several conversations begin with" if found else "There is no conversation"
         raise NotFoundError(f"{what} {name}. Ids are printed by: harken list")
     return found[0]
 

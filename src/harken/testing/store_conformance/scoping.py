@@ -277,7 +277,7 @@ class ScopeTests:
         [
             (SearchScope(project="castle"), "no project castle"),
             (SearchScope(conversation="nothing"), "no conversation nothing"),
-            (SearchScope(conversation=""), "Several conversations"),
+            (SearchScope(conversation=""), "There is no conversation"),
             (SearchScope(segment="nothing"), "no segment nothing"),
         ],
     )
