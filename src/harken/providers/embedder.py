@@ -29,7 +29,7 @@ Vectors: TypeAlias = "NDArray[np.float32]"
 CARD_FILE = "harken.json"
 # English words make 4 to 6 characters a token; 16 leaves room for rows of blanks and of dashes.
 _CHARACTERS_A_TOKEN = 16
-_GROWTH_BYTES = 2 * 2**20
+_GROWTH_BYTES = 8 * 2**20
 # Vectors of queries that are kept: a premortem always asks the same two hundred.
 _QUERIES = 256
 
