@@ -113,6 +113,14 @@ def test_compose_publishes_nothing_but_on_loop_back_and_knows_no_password() -> N
     assert COMPOSE["services"]["server"]["depends_on"] == {"migrate": {"condition": "service_completed_successfully"}}
 
 
+def test_where_processors_are_short_the_server_goes_before_the_worker() -> None:
+    values = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
+    asked = {role: int(values[role]["resources"]["requests"]["cpu"].removesuffix("m")) for role in ("server", "worker")}
+    assert 4 * asked["worker"] <= asked["server"]
+    assert 4 * COMPOSE["services"]["worker"]["cpu_shares"] <= 1024
+    assert "cpu_shares" not in COMPOSE["services"]["server"]
+
+
 @pytest.mark.parametrize("values", VALUES)
 def test_helm_finds_nothing_wrong_with_the_chart(values: dict[str, Any]) -> None:
     chart = pytest.importorskip("helm_python.chart", reason="needs helm-python-sdk")
