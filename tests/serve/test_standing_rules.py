@@ -128,6 +128,21 @@ def test_the_newest_touching_rules_come_and_those_of_other_topics_do_not(harken:
     assert rules(harken, "Which API errors may a client meet?") == []
 
 
+@pytest.mark.parametrize(
+    ("rule", "task", "other"),
+    [
+        ("Please always run the linter before committing.", "please commit the change", "please pull the change"),
+        ("Ask me before you delete anything.", "delete the old log files", "list the old log files"),
+        ("Run the whole suite after every merge.", "merge the old branch", "delete the old branch"),
+        ("When I ask for a recipe, mention the calories.", "find a recipe for soup", "sort the soups by calories"),
+    ],
+)
+def test_a_rule_comes_when_what_it_waits_for_is_asked(harken: Harken, rule: str, task: str, other: str) -> None:
+    harken.record_message("one", "user", rule)
+    assert rules(harken, task) == [rule]
+    assert rules(harken, other) == []
+
+
 def test_a_later_rule_stands_in_place_of_an_earlier_one_and_what_was_said_twice_is_dropped_at_once(
     harken: Harken,
 ) -> None:

@@ -89,7 +89,7 @@ def standing_rules(tx: Transaction, seen: ProjectScope = EVERY_PROJECT, only_cou
     later: dict[str, list[Rule]] = {}
     for rule in rules:
         matter = matter_of(rule.text)
-        names = matter.demand | matter.kinds
+        names = matter.demand | matter.case | matter.kinds
         beside = {other.uid: other for name in names for other in later.get(name, ())}
         newer = next((other.uid for other in beside.values() if matter.is_of(matter_of(other.text))), "")
         found.append(replace(rule, superseded_by=newer))

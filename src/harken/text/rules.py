@@ -66,7 +66,10 @@ _NAME = re.compile(
 # Where a long sentence goes on to something else.
 _GOES_ON = re.compile(r",? (?:so )?(?:how|can you|could you|would you|will you|what|which|considering|given|do you)\b")
 _CONDITION = re.compile(
-    r"\b(?:when(?:ever)?|any ?time|every time|each time|if|while|wenn|quand|lorsque|cuando|quando|если|когда)\b.*"
+    r"\b(?:when(?:ever)?|any ?time|every time|each time|if|while|wenn|quand|lorsque|cuando|quando|если|когда|bevor"
+    r"|(?:before|after) (?:you|each|every|any|\w+ing)|(?:vor|nach) jede\w|перед|прежде чем|после кажд\w+"
+    r"|(?:avant|après) (?:de|que|chaque|d')|(?:antes|después|depois) (?:de|que|cada)|(?:prima|dopo) (?:di|che|ogni)"
+    r")\b[^,]*"
 )
 # What it is for is part of what it says, but it then is not for everything.
 _PURPOSE = re.compile(r"\b(?:for|für|bei|pour|para|per|для)\b")
@@ -227,11 +230,12 @@ class Matter:
         """Whether both speak of the same, so that the later one stands in place of the earlier one."""
         if self.is_general and other.is_general and self.kinds & other.kinds:
             return True
-        return _alike(self.demand, other.demand) and (_alike(self.case, other.case) or not self.case | other.case)
+        says_something = bool(self.demand | self.case)
+        return says_something and _alike(self.demand, other.demand) and _alike(self.case, other.case)
 
 
 def _alike(one: frozenset[str], other: frozenset[str]) -> bool:
-    return bool(one) and 4 * len(one & other) >= len(one) + len(other)
+    return one == other or (bool(one) and 4 * len(one & other) >= len(one) + len(other))
 
 
 @lru_cache(maxsize=1024)
@@ -246,7 +250,7 @@ def matter_of(rule: str) -> Matter:
         kinds = {"name"}
     case = condition[0] if condition else ""
     is_general = bool(kinds) and not case and ("name" in kinds or not _PURPOSE.search(said))
-    return Matter(_telling(said.removesuffix(case)), _telling(case), frozenset(kinds), is_general)
+    return Matter(_telling(said.replace(case, " ", 1) if case else said), _telling(case), frozenset(kinds), is_general)
 
 
 def _telling(text: str) -> frozenset[str]:

@@ -224,6 +224,9 @@ def test_of_a_long_sentence_the_part_is_kept_that_states_it() -> None:
             False,
         ),
         ("I prefer Python for scripts.", "I prefer aisle seats on trains.", False),
+        ("Ask me before you delete anything.", "Please always ask before you delete anything.", True),
+        ("Ask me before you delete anything.", "Ask me before you push anything.", False),
+        ("When I ask for code, use Python.", "When I ask for code, use TypeScript and zod.", False),
     ],
 )
 def test_a_rule_stands_in_place_of_one_on_the_same_matter(earlier: str, later: str, is_replaced: bool) -> None:
