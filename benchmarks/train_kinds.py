@@ -174,7 +174,7 @@ def _halves(texts: Iterable[tuple[str, str]]) -> tuple[list[str], list[str]]:
 def held_out(kind: str) -> dict[str, tuple[Texts, Texts]]:
     """The lists that are kept to be measured: what is of the kind and found by no list of words, and what is not."""
     if kind == kinds.RULE:
-        lists = {name: _toml(name) for name in ("rules_held_out_3", "rules_held_out_4")}
+        lists = {name: _toml(name) for name in ("rules_held_out_3", "rules_held_out_4", "rules_held_out_5")}
         rest = {
             name: [[t for t in _all(each[part]) if not rules_in(t)] for part in each] for name, each in lists.items()
         }

@@ -25,6 +25,10 @@ NO_RULES = (
     f'Her note read "{EXAMPLES}" and nothing else.',
     "We spent the whole long weekend with the family at the lake.",
     "Die Einleitung von diesem Brief ist zu lang, bitte kürze sie.",
+    "I always do the ironing while the radio is on.",
+    "My parents never eat after eight in the evening.",
+    "Ich putze die Fenster immer erst im Frühling.",
+    "Я всегда глажу рубашки по воскресеньям утром.",
 )
 PIANO = "Thank you all so much for your help upstairs with the piano that afternoon, says grandma."
 
