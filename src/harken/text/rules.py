@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib import resources
 
-from harken.text.words import STOP_WORDS, UNSPACED_RUN, WORD, content_terms, word_lists, words_in, words_of
+from harken.text.words import STOP_WORDS, UNSPACED_RUN, content_terms, split_unspaced, word_lists, words_in, words_of
 
 # Whoever states a rule does so at the beginning of a message; what is longer was mostly pasted.
 LOOKED_AT = 2_000
@@ -240,7 +240,7 @@ def matter_of(rule: str) -> Matter:
     said = rule.lower().replace("’", "'")
     condition = _CONDITION.search(said)
     lists = word_lists("matters")
-    words = set(WORD.findall(said))
+    words = {part for word in words_in(said) for part in split_unspaced(word)}
     kinds = {kind for kind, mine in lists.items() if kind != "generic" and not mine.isdisjoint(words)}
     if _NAME.search(said):
         kinds = {"name"}
