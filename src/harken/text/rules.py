@@ -58,6 +58,7 @@ _ASKS = re.compile(
     r"(?: (?!i |we |you )\w+){0,2} (?:am|is|are|was|were|do|does|did|ha[vs]e?|should|would|can|could|will))\b|"
     r"(?:am|is|are|was|were|do|does|did|ha[vs]e?|should|must) (?:i|we|it|he|she|they|the|my|our|there)\b|"
     r"(?:can|could) i\b|(?:do|did|have) you\b(?! m))"
+    r"|(?!.*(?:请|請|能|可以|可否|好吗|行吗))(?:.{0,2}(?:为什么|為什麼|为何|为啥|怎么)|.*(?:[吗嗎呢][？?]?|？)$)"
 )
 _NAME = re.compile(
     r"\b(?:call|address|refer to) me\b|\bpronouns\b|\bnenne?(?: sie)? mich\b|\bappel(?:le|ez)-moi\b|\bll[áa]m[ae]me\b"

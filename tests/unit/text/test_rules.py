@@ -95,8 +95,12 @@ Me poupe das formalidades.
 Я вегетарианец, так что не предлагай мясо.
 不需要重复我的问题。
 我的名字是木子李。
+可以请你总是用中文回答吗？
+不管我怎么问，总是用中文回答。
 """
 NO_RULES = """
+为什么你总是用英文回答？
+应该总是用空格吗？
 I always loved painting as a kid.
 Never mind, I found it.
 I have never been to Paris.
