@@ -17,7 +17,7 @@ from harken.providers.embedder import Embedder
 from harken.storage.conversations import entries_of
 from harken.storage.ports import RowScope, Store, Transaction
 from harken.storage.vectors import Float32, answering_space, put_vectors
-from harken.text.words import content_terms
+from harken.text.words import content_terms, foreign_share
 
 _MARKS = ".,;:!?\"'“”‘’«»()[]{}…"
 _CONTRACTED = {"won't": "will not", "can't": "can not", "cannot": "can not", "shan't": "shall not"}
@@ -246,7 +246,7 @@ def _are_two(one: str, other: str, category: str) -> bool:
 
 
 _MEMORIES = RowScope(sources=("memory",))
-_MOST_WAITING, _MOST_FRESH = 64, 256
+_MOST_WAITING, _MOST_FRESH, _MOSTLY = 64, 256, 0.5
 
 _log = Log(__name__)
 
@@ -267,7 +267,8 @@ class MeaningComparison:
         try:
             found = self.spaces.answering()
             embedder = self.spaces.embedder() if found is None else found.embedder
-            if embedder is None or not others:
+            # To one that knows the Latin script alone, whatever is written in another looks alike.
+            if embedder is None or not others or (embedder.space.latin_only and foreign_share(text) > _MOSTLY):
                 return {}
             [vector] = self._vectors(embedder, [text])
             told: dict[int, float] = {}
