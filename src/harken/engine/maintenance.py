@@ -266,14 +266,14 @@ class Maintenance:
     ) -> ForgetPlan:
         """Find what is to be forgotten: messages by id; conversations by how it begins, or by name; those of a project.
 
-        A query stands for every message that holds all of its words, in any case. What is `saved` is named by its kind,
-        `memory`, `experience` or `value`, and ids; a memory goes with those that it superseded.
+        A conversation goes with its subagents'. A query stands for every message that holds all of its words, in any
+        case. What is `saved` is named by its kind, `memory`, `experience` or `value`; a memory goes with those before.
 
         Raises:
             NotFoundError: an id or a name names nothing.
             UsageError: nothing, or more than one thing, was named.
         """
-        from harken.record.forget import plan_conversations, plan_messages, plan_project, plan_saved, whole_uid
+        from harken.record.forget import plan_conversations, plan_messages, plan_project, plan_saved, with_subagents
         from harken.sources.memories.memories import whole_uids
 
         if sum(map(bool, (messages, conversations, project, query, saved[1]))) != 1:
@@ -284,7 +284,7 @@ class Maintenance:
             if query:
                 messages = _holding_all(tx, query)
             if conversations:
-                return plan_conversations(tx, [whole_uid(tx, each) for each in conversations], self.now())
+                return plan_conversations(tx, with_subagents(tx, conversations), self.now())
             if project:
                 return plan_project(tx, project, self.now())
             return plan_messages(tx, messages, self.now())

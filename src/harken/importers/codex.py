@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,8 @@ _REMOTE = re.compile(r"(?:(?:https?|ssh|git|git\+ssh)://|[\w.-]+@[\w.-]+:)\S+")
 _ENVELOPED = ("session_meta", "response_item", "event_msg", "compacted")
 # What a call was given stands under one of these.
 _INPUTS = ("arguments", "input", "action", "revised_prompt")
+# Copies are written without a pause; who says the same again after going back takes longer.
+_PAUSE = timedelta(seconds=1)
 
 
 class Codex:
@@ -74,6 +77,14 @@ class Codex:
         if path.name.endswith(_COMPRESSED):
             return _whole(path, _RolloutReader(path))
         return follow(path, _RolloutReader(path), offset)
+
+
+def _rollout(thread: str, beside: Path) -> Path | None:
+    """The rollout of a thread, where it is still to be found from a later one; they are named by when they began."""
+    home = next((folder.parent for folder in beside.parents if folder.name.endswith("sessions")), None)
+    places = Codex(home).discover() if home else [beside.parent]
+    found = (file for place in places for file in files_below(place, f"*{thread}{_PLAIN}*") if file.name < beside.name)
+    return min(found, default=None) if _THREAD_ID.fullmatch(thread) else None
 
 
 def _stem(path: Path) -> Path:
@@ -139,15 +150,18 @@ class _RolloutReader(LineReader):
         self._path = path
         self._meta: Mapping[str, Any] | None = None
         self._conversation = ""
-        self._headed = False
+        self._heads: dict[str, ParsedConversation] = {}
+        self._headed: set[str] = set()
         self._event: str | None = None
         self._held: list[NewMessage] = []
+        self._copied: list[NewMessage] = []
+        self._copied_at: datetime | None = None
         self._calls = ToolCalls()
 
     @property
     def settled(self) -> bool:
-        """True where no user text waits for the event that tells if a person typed it."""
-        return not self._held
+        """True where no user text waits for the event that tells if a person typed it, and no copy may follow."""
+        return not (self._held or self._copied)
 
     def learn(self, value: dict[str, Any]) -> None:
         """Note the session's facts, by which kind of event the person's words come, and which tools are called."""
@@ -160,6 +174,8 @@ class _RolloutReader(LineReader):
         """Yield what one line says."""
         line = _line(value, number)
         self._learn(line)
+        if line.kind == "session_meta" and not self._copied:
+            self._copied, self._copied_at = self._said_before(mapping(line.payload)), moment(line.timestamp)
         if line.payload is None and line.kind in _ENVELOPED:
             yield Unreadable(self._path, number, "has no payload object")
         elif line.payload is not None and not self._inherited(line):
@@ -183,11 +199,31 @@ class _RolloutReader(LineReader):
         return isinstance(start, int) and isinstance(line.ordinal, int) and line.ordinal < start
 
     def _with_head(self, parsed: Iterable[ParsedItem]) -> Iterator[ParsedItem]:
-        for item in parsed:
-            if not self._headed and not isinstance(item, Unreadable):
-                self._headed = True
-                yield _head(mapping(self._meta), self._conversation)
+        for each in parsed:
+            item = self._as_first_said(each) if isinstance(each, NewMessage) and self._copied else each
+            if isinstance(item, NewMessage | ParsedTitle) and item.conversation not in self._headed:
+                self._headed.add(item.conversation)
+                yield self._heads.get(item.conversation) or _head(mapping(self._meta), self._conversation)
             yield item
+
+    def _said_before(self, meta: Mapping[str, Any]) -> list[NewMessage]:
+        """The messages, last first, of the rollout that a fork's begins with a copy of, each line with a new time."""
+        named, read = string(meta.get("id")) or "", list[ParsedItem]()
+        forked = _head(meta, named).metadata.get("forked_from", "")
+        source = _rollout(forked if named == self._conversation else named, self._path)
+        with suppress(TranscriptError, OSError):
+            read += Codex(source).parse(source) if source else ()
+        self._heads |= {head.external_id: head for head in read if isinstance(head, ParsedConversation)}
+        return [message for message in reversed(read) if isinstance(message, NewMessage)]
+
+    def _as_first_said(self, message: NewMessage) -> NewMessage:
+        """The next message of the other rollout where it is the same; else a new one, with which the copies end."""
+        first, before, self._copied_at = self._copied.pop(), self._copied_at, message.created_at
+        is_next = before is None or self._copied_at is None or self._copied_at - before < _PAUSE
+        if is_next and (first.role, first.text, first.call_id) == (message.role, message.text, message.call_id):
+            return first
+        self._copied = []
+        return message
 
     def _released(self) -> list[NewMessage]:
         """The user texts that were held back: no event told what was typed, so they are it."""
@@ -198,9 +234,8 @@ class _RolloutReader(LineReader):
         kind = string(payload.get("type")) or ""
         if line.event and line.event == self._event:
             yield from self._typed(line, payload)
-        elif line.kind == "event_msg" and kind == "thread_name_updated":
-            title = string(payload.get("thread_name"))
-            yield from [ParsedTitle(self._conversation, title)] if title else []
+        elif kind == "thread_name_updated" and (title := string(payload.get("thread_name"))):
+            yield ParsedTitle(self._conversation, title)
         elif line.kind == "compacted" or (line.kind == "event_msg" and kind == "turn_aborted"):
             event = "compact_boundary" if line.kind == "compacted" else "interrupted"
             yield from self._released()
@@ -214,14 +249,11 @@ class _RolloutReader(LineReader):
     def _typed(self, line: _Line, payload: Mapping[str, Any]) -> Iterator[ParsedItem]:
         # The model's copy of these words, and all the context before it, was held back: now it is known as such. Its id
         # stays, for an earlier reading may have met the end of the file between the two.
-        copies = {message.text: message.external_id for message in self._held}
+        ids = {message.text: message.external_id for message in self._held}
         self._held = []
         typed = line.item.get("content") if line.item else payload.get("message")
         for one in self._said(line, line.item or payload, Role.USER, read_content(typed, codex_words)):
-            if isinstance(one, NewMessage) and one.text in copies:
-                yield replace(one, external_id=copies[one.text])
-            else:
-                yield one
+            yield replace(one, external_id=ids[one.text]) if isinstance(one, NewMessage) and one.text in ids else one
 
     def _model_message(self, line: _Line, payload: Mapping[str, Any]) -> Iterator[ParsedItem]:
         role = payload.get("role")

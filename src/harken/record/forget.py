@@ -83,6 +83,15 @@ def whole_uid(tx: Transaction, name: str) -> str:
     return found[0] if len(found) == 1 and (len(name) >= _SHOWN or not found[0].startswith(name)) else name
 
 
+def with_subagents(tx: Transaction, names: Sequence[str]) -> list[str]:
+    """Ids of conversations, by how each begins or by name, and of their subagents', who tell what they were asked."""
+    found = [whole_uid(tx, name) for name in names]
+    for uid in found:  # which grows meanwhile: subagents have their own
+        asked = tx.connection.scalars(tx.select(conversations.c.uid).where(conversations.c.parent_uid == uid)).all()
+        found += [each for each in asked if each not in found]
+    return found
+
+
 def plan_conversations(tx: Transaction, uids: Sequence[str], moment: datetime) -> ForgetPlan:
     """Name whole conversations by id.
 

@@ -17,7 +17,7 @@ _LONGEST = 100
 _LONG_WORD = re.compile("[a-z]{6,}|[a-z]{3,4}[a-su-y](?![a-z])")
 # "Last week" is one, where "2 weeks ago" is a day; so is "in a year".
 _WEEK = re.compile(r"\b(?:last|this|next|letzte|diese|derni|cette|pasada|esta|scorsa|questa|прошл|эт[ао])|[上本这]")
-_COUNTED = re.compile(r"\bago\b|\bin (?:an?|\d{1,3}|[a-z]+) (?:month|quarter|year)s?\b", re.IGNORECASE)
+_COUNTED = re.compile(r"\bago\b|in \D*\d{,3} (?:mon|qu|ye|jah)|^(?:vor|hace|il y a|dans|há|через)\b|(?:назад|fa|前)$")
 
 
 def parse_since(text: str, now: datetime, prefer: str = "past") -> datetime:
@@ -82,7 +82,7 @@ def _spoken_span(text: str, now: datetime, prefer: str) -> tuple[datetime, datet
     days = 1
     if found.period == "week" and _WEEK.search(text.lower()):
         begin, days = begin - timedelta(days=begin.weekday()), 7
-    elif (months := {"month": 1, "quarter": 3, "year": 12}.get(found.period)) and not _COUNTED.search(text):
+    elif (months := {"month": 1, "quarter": 3, "year": 12}.get(found.period)) and not _COUNTED.search(text.lower()):
         begin = begin.replace(month=(begin.month - 1) // months * months + 1, day=1)
         days = sum(calendar.monthrange(begin.year, begin.month + more)[1] for more in range(months))
     return begin.astimezone(UTC), (begin + timedelta(days=days)).astimezone(UTC)

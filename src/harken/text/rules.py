@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib import resources
 
-from harken.text.words import STOP_WORDS, UNSPACED_RUN, WORD, content_terms, word_lists, words_in, words_of
+from harken.text.words import STOP_WORDS, UNSPACED_RUN, content_terms, split_unspaced, word_lists, words_in, words_of
 
 # Whoever states a rule does so at the beginning of a message; what is longer was mostly pasted.
 LOOKED_AT = 2_000
@@ -58,6 +58,7 @@ _ASKS = re.compile(
     r"(?: (?!i |we |you )\w+){0,2} (?:am|is|are|was|were|do|does|did|ha[vs]e?|should|would|can|could|will))\b|"
     r"(?:am|is|are|was|were|do|does|did|ha[vs]e?|should|must) (?:i|we|it|he|she|they|the|my|our|there)\b|"
     r"(?:can|could) i\b|(?:do|did|have) you\b(?! m))"
+    r"|(?!.*(?:请|請|能|可以|可否|好吗|行吗))(?:.{0,2}(?:为什么|為什麼|为何|为啥|怎么)|.*(?:[吗嗎呢][？?]?|？)$)"
 )
 _NAME = re.compile(
     r"\b(?:call|address|refer to) me\b|\bpronouns\b|\bnenne?(?: sie)? mich\b|\bappel(?:le|ez)-moi\b|\bll[áa]m[ae]me\b"
@@ -244,7 +245,7 @@ def matter_of(rule: str) -> Matter:
     said = rule.lower().replace("’", "'")
     condition = _CONDITION.search(said)
     lists = word_lists("matters")
-    words = set(WORD.findall(said))
+    words = {part for word in words_in(said) for part in split_unspaced(word)}
     kinds = {kind for kind, mine in lists.items() if kind != "generic" and not mine.isdisjoint(words)}
     if _NAME.search(said):
         kinds = {"name"}

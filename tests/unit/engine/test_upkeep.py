@@ -11,6 +11,7 @@ from harken.engine import Harken
 from harken.errors import EndpointError, NotFoundError, UsageError
 from harken.journal.replay import set_database_aside
 from harken.model.conversations import MessageType, Role
+from harken.record.recorder import Batch, NewConversation, NewMessage
 from harken.testing import HashingEmbedder
 from recorded import LONG, Clock
 
@@ -149,6 +150,13 @@ class TestNamingWhatToForget:
         common = harken.record_message("c", "user", "what did you do")
         assert self.planned(harken, query="zebra") == sorted([deep.uid, marker.uid])
         assert self.planned(harken, query="What did you do?") == [common.uid]
+
+    def test_a_conversation_goes_with_those_of_its_subagents_and_of_theirs(self, harken: Harken) -> None:
+        heads = [NewConversation("codex", "asked"), NewConversation("codex", "helper", parent_external_id="asked")]
+        heads += [NewConversation("codex", "its", parent_external_id="helper"), NewConversation("codex", "another")]
+        harken.recorder.record([Batch(head, [NewMessage(Role.USER, "find the zebra")]) for head in heads])
+        assert self.planned(harken, conversations=["asked"]) == sorted(head.uid for head in heads[:3])
+        assert self.planned(harken, conversations=["its"]) == [heads[2].uid]
 
     @pytest.mark.parametrize("query", ["?!", "🦓", "nothing of the kind"])
     def test_a_query_that_no_message_holds_names_nothing(self, harken: Harken, query: str) -> None:

@@ -168,6 +168,36 @@ def test_a_subagent_names_its_parent_and_its_copied_history_is_left_out(write: W
     assert said(CODEX.parse(path)) == [("user", "text", "the task"), ("assistant", "text", "done")]
 
 
+def test_a_forks_copies_are_what_the_first_rollout_said(tmp_path: Path, write: Write) -> None:
+    folder = tmp_path / "sessions/2026/01/15"
+    folder.mkdir(parents=True)
+    said = [spoken("user", "the lamp?"), typed("the lamp?"), item("web_search_call", id="w", action={"query": "lamp"})]
+    said += [spoken("assistant", "green"), typed("and now?")]
+
+    def rollout(thread: str, *lines: dict[str, Any]) -> Path:
+        return write(*lines, name=f"sessions/2026/01/15/rollout-{thread}.jsonl")
+
+    def messages(path: Path) -> list[NewMessage]:
+        return [found for found in CODEX.parse(path) if isinstance(found, NewMessage)]
+
+    def later(day: int, lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [{**line, "timestamp": f"2026-01-{day}T12:00:00Z"} for line in lines]
+
+    first = rollout(THREAD, META, *said)
+    second, third = THREAD.replace("019c", "019d"), THREAD.replace("019c", "019e")
+    copies = later(16, [entry("session_meta", id=second), META, *said[:-1]])
+    again = {**typed("and now?"), "timestamp": "2026-01-16T12:05:00Z"}
+    fork = rollout(second, *copies, again)
+    forked_again = rollout(third, *later(17, [entry("session_meta", id=third, forked_from_id=second), *copies, again]))
+    assert messages(fork)[:-1] == messages(first)[:-1]
+    assert [(one.conversation, one.text) for one in messages(fork)[-1:]] == [(second, "and now?")]
+    assert messages(forked_again) == messages(fork)
+    heads = [found.external_id for found in CODEX.parse(fork) if isinstance(found, ParsedConversation)]
+    assert heads == [THREAD, second]
+    first.unlink()
+    assert {one.conversation for one in messages(fork)} == {second}
+
+
 def test_a_rollout_without_session_facts_is_known_by_its_name(write: Write) -> None:
     head = next(CODEX.parse(write(typed("hi"), name=f"rollout-2026-01-15T12-00-00-{THREAD}.jsonl")))
     assert isinstance(head, ParsedConversation)

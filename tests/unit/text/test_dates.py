@@ -52,6 +52,10 @@ class TestSpans:
             ("last month", utc(2026, 6, 1), utc(2026, 7, 1)),
             ("a month ago", utc(2026, 6, 15), utc(2026, 6, 16)),
             ("2 Years Ago", utc(2024, 7, 15), utc(2024, 7, 16)),
+            ("vor einem Monat", utc(2026, 6, 15), utc(2026, 6, 16)),
+            ("hace un mes", utc(2026, 6, 15), utc(2026, 6, 16)),
+            ("2 года назад", utc(2024, 7, 15), utc(2024, 7, 16)),
+            ("letzten Monat", utc(2026, 6, 1), utc(2026, 7, 1)),
             ("agosto 2025", utc(2025, 8, 1), utc(2025, 9, 1)),
             ("Q1 2026", utc(2026, 1, 1), utc(2026, 4, 1)),
             ("3 hours ago", utc(2026, 7, 15, 7, 30), utc(2026, 7, 15, 7, 30)),
@@ -71,7 +75,12 @@ class TestSpans:
 
     @pytest.mark.parametrize(
         ("text", "since"),
-        [("in a year", utc(2027, 7, 15)), ("in 3 months", utc(2026, 10, 15)), ("in March 2027", utc(2027, 3, 1))],
+        [
+            ("in a year", utc(2027, 7, 15)),
+            ("in 3 months", utc(2026, 10, 15)),
+            ("in 3 Monaten", utc(2026, 10, 15)),
+            ("in March 2027", utc(2027, 3, 1)),
+        ],
     )
     def test_what_is_counted_from_today_is_a_day(self, text: str, since: datetime) -> None:
         assert parse_since(text, NOW, "future") == since

@@ -95,8 +95,12 @@ Me poupe das formalidades.
 Я вегетарианец, так что не предлагай мясо.
 不需要重复我的问题。
 我的名字是木子李。
+可以请你总是用中文回答吗？
+不管我怎么问，总是用中文回答。
 """
 NO_RULES = """
+为什么你总是用英文回答？
+应该总是用空格吗？
 I always loved painting as a kid.
 Never mind, I found it.
 I have never been to Paris.
@@ -218,6 +222,10 @@ def test_of_a_long_sentence_the_part_is_kept_that_states_it() -> None:
         ("Use tabs for indentation.", "I prefer spaces for indentation.", True),
         ("Keep your answers short.", "I prefer long and detailed answers.", True),
         ("Answer in German.", "Call me Sam.", False),
+        ("Всегда отвечай по-русски.", "Всегда отвечай по-английски.", True),
+        ("Я предпочитаю короткие ответы.", "Я предпочитаю подробные ответы.", True),
+        ("Ich bevorzuge kurze Antworten.", "Ich bevorzuge ausführliche Antworten.", True),
+        ("Prefiero respuestas cortas.", "Prefiero respuestas detalladas.", True),
         (
             "Always include version numbers when I ask about libraries.",
             "Always include licenses when I ask about libraries.",
@@ -231,6 +239,14 @@ def test_of_a_long_sentence_the_part_is_kept_that_states_it() -> None:
 )
 def test_a_rule_stands_in_place_of_one_on_the_same_matter(earlier: str, later: str, is_replaced: bool) -> None:
     assert matter_of(later).is_of(matter_of(earlier)) == is_replaced
+
+
+@pytest.mark.parametrize(
+    "rule", ["Всегда отвечай по-русски.", "请始终用中文回答。", "总是使用公制单位", "Always answer in German."]
+)
+def test_a_rule_about_answers_as_such_touches_every_task_in_any_language(rule: str) -> None:
+    assert rules_in(rule) == [(0, len(rule))]
+    assert matter_of(rule).is_general
 
 
 @pytest.mark.parametrize("language", sorted(name for name, (*_, marks, _) in rules._languages().items() if marks))

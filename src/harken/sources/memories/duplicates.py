@@ -17,7 +17,7 @@ from harken.providers.embedder import Embedder
 from harken.storage.conversations import entries_of
 from harken.storage.ports import RowScope, Store, Transaction
 from harken.storage.vectors import Float32, answering_space, put_vectors
-from harken.text.words import content_terms
+from harken.text.words import content_terms, foreign_share, is_english
 
 _MARKS = ".,;:!?\"'“”‘’«»()[]{}…"
 _CONTRACTED = {"won't": "will not", "can't": "can not", "cannot": "can not", "shan't": "shall not"}
@@ -37,14 +37,14 @@ _WEEKDAY = re.compile(
     r"|суббот\w+|воскресень\w+",
     re.IGNORECASE,
 )
+_CHANGING = re.compile(rf"{_WEEKDAY.pattern}|[\d一二三四五六七八九十百千万两零〇不没沒]", re.IGNORECASE)
 # Said one in place of the other, they are another stand on the same thing.
 _TAKING_A_STAND = """
     add allow avoid deny disable drop enable exclude forbid hide include keep often only prefer remove show sometimes
     start stop use usually можно нельзя редко часто
 """
 _STANCES = _DENIALS | frozenset(_TAKING_A_STAND.split())
-_DETERMINING = "the our a an my your their his her its this that"
-_DETERMINERS = frozenset(_DETERMINING.split())
+_DETERMINERS = frozenset(["the", "our", "a", "an", "my", "your", "their", "his", "her", "its", "this", "that"])
 _HELPING = "is are was were has have had will would must should shall can could may might"
 _AUXILIARIES = frozenset(_HELPING.split())
 _FINITE = re.compile(r"[a-z]{2,}[a-rt-z]s|[а-яё]+[иеёаяую]т(?:ся)?")
@@ -71,15 +71,12 @@ def restates(one: str, other: str) -> bool:
 
 def denies(one: str, other: str) -> bool:
     """True for the same words, of which one side denies what the other says."""
-    return restates(one, other) and _is_negated(one) is not _is_negated(other)
+    return restates(one, other) and len({_NEGATIONS.isdisjoint(_spelled_out(each)) for each in (one, other)}) == 2
 
 
 def changes(new: str, old: str) -> bool:
     """True where the new sentence says that what the old one is about has changed, and to what."""
-    if _CHANGES.search(new) is None:
-        return False
-    about, now_about = _subject(old), _subject(new)
-    if not about or not about <= now_about:
+    if _CHANGES.search(new) is None or not (about := _subject(old)) or not about <= _subject(new):
         return False
     before, after = _values(old), _values(new)
     return any(before[kind] and after[kind] and before[kind] != after[kind] for kind in before)
@@ -119,6 +116,15 @@ def name_others(one: str, other: str) -> bool:
     return all(content_terms(a) and content_terms(b) and fuzz.ratio(a, b) < _SPELLED_ALIKE for a, b in pairs)
 
 
+def say_others(one: str, other: str) -> bool:
+    """True where each has another word, no number, day or denial, nor one mistyped; for grammars not known here."""
+    from rapidfuzz import fuzz
+
+    said = [{each for each in content_terms(text) if not _CHANGING.search(each)} - _STANCES for text in (one, other)]
+    both = said, said[::-1]
+    return all(any(all(fuzz.ratio(a, b) < _SPELLED_ALIKE for b in theirs) for a in mine) for mine, theirs in both)
+
+
 def marked_words(text: str) -> Iterator[str]:
     """Words with a number in them, and those with a capital inside of a sentence."""
     words = text.split()
@@ -135,16 +141,11 @@ def _undenied(text: str) -> list[str]:
     return [_stem(word) for word in _spelled_out(text) if word not in _DENIALS]
 
 
-def _is_negated(text: str) -> bool:
-    return not _NEGATIONS.isdisjoint(_spelled_out(text))
-
-
 def _spelled_out(text: str) -> list[str]:
     """The words, `don't` as two."""
-    found: list[str] = []
-    for word in bare_words(re.sub(r"\bany more\b", "anymore", text)):
-        found += (_CONTRACTED.get(word) or (f"{word[:-3]} not" if word.endswith("n't") else word)).split()
-    return found
+    words = bare_words(re.sub(r"\bany more\b", "anymore", text))
+    spelled = (_CONTRACTED.get(word) or (f"{word[:-3]} not" if word.endswith("n't") else word) for word in words)
+    return " ".join(spelled).split()
 
 
 def _subject(text: str) -> set[str]:
@@ -219,7 +220,7 @@ def find_alike(content: str, category: str, others: Mapping[str, str], meanings:
         elif why := DENIED if restates(content, text) else CHANGED if changes(content, text) else "":
             found[uid] = Alike(uid, fuzz.ratio(own, normals[uid]) / 100, why)
     sure = (SAME, DENIED, CHANGED)
-    kept = [one for one in found.values() if one.why in sure or not _are_two(content, others[one.uid], category)]
+    kept = [it for it in found.values() if it.why in sure or not _are_two(content, others[it.uid], category, it.why)]
     return sorted(kept, key=lambda one: (one.why != SAME, -one.similarity, one.uid))
 
 
@@ -229,7 +230,7 @@ def normal(text: str) -> str:
     return " ".join(filter(None, [word.strip(_MARKS) for word in words])) or " ".join(words)
 
 
-def _are_two(one: str, other: str, category: str) -> bool:
+def _are_two(one: str, other: str, category: str, why: str) -> bool:
     """True where they differ in what makes them two things rather than one said anew.
 
     Two subjects make two things. Two names make two facts, and another number, weekday or last word another event; a
@@ -239,6 +240,8 @@ def _are_two(one: str, other: str, category: str) -> bool:
         return True
     if category not in _OF_A_SUBJECT | _OF_A_MOMENT:
         return False
+    if why == WORDS and not is_english(one) and say_others(one, other):
+        return True
     first, second = Counter(marked_words(one)), Counter(marked_words(other))
     differing = [*(first - second), *(second - first)]
     numbered = [word for word in differing if is_weekday(word) or any(map(str.isdigit, word))]
@@ -246,7 +249,7 @@ def _are_two(one: str, other: str, category: str) -> bool:
 
 
 _MEMORIES = RowScope(sources=("memory",))
-_MOST_WAITING, _MOST_FRESH = 64, 256
+_MOST_WAITING, _MOST_FRESH, _MOSTLY = 64, 256, 0.5
 
 _log = Log(__name__)
 
@@ -267,7 +270,8 @@ class MeaningComparison:
         try:
             found = self.spaces.answering()
             embedder = self.spaces.embedder() if found is None else found.embedder
-            if embedder is None or not others:
+            # To one that knows the Latin script alone, whatever is written in another looks alike.
+            if embedder is None or not others or (embedder.space.latin_only and foreign_share(text) > _MOSTLY):
                 return {}
             [vector] = self._vectors(embedder, [text])
             told: dict[int, float] = {}

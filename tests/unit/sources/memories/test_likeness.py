@@ -39,6 +39,44 @@ def test_another_number_is_the_same_thing_decided_anew(category: str) -> None:
     assert why("The staging port is 8081", "The staging port is 8080", category) == WORDS
 
 
+@pytest.mark.parametrize("category", ["fact", "context", "event"])
+@pytest.mark.parametrize(
+    ("new", "old"),
+    [
+        ("小红的生日是五月三日，她最喜欢喝的是绿茶和咖啡", "小明的生日是五月三日，他最喜欢喝的是绿茶和咖啡"),
+        (
+            "鈴木さんの誕生日は五月三日で、好きな飲み物は緑茶です",
+            "田中さんの誕生日は五月三日で、好きな飲み物は緑茶です",
+        ),
+        (
+            "Боевой сервер стоит в Казани, за ним следит дежурный",
+            "Тестовый сервер стоит в Казани, за ним следит дежурный",
+        ),
+        (
+            "Evas Geburtstag ist am dritten Mai, sie trinkt gern Tee",
+            "Annas Geburtstag ist am dritten Mai, sie trinkt gern Tee",
+        ),
+    ],
+)
+def test_another_subject_is_another_thing_in_any_language(category: str, new: str, old: str) -> None:
+    assert why(new, old, category) is None
+
+
+@pytest.mark.parametrize(
+    ("new", "old"),
+    [
+        ("测试环境使用PostgreSQL 16数据库", "测试环境使用PostgreSQL 15数据库"),
+        (
+            "Тестовые серверы стоят в Казани, за ними следит дежурный",
+            "Тестовый сервер стоит в Казани, за ним следит дежурный",
+        ),
+        ("Das Standup ist jetzt immer um neun im grosen Raum", "Das Standup ist jetzt immer um neun im großen Raum"),
+    ],
+)
+def test_a_number_and_words_that_are_bent_are_the_same_thing_in_any_language(new: str, old: str) -> None:
+    assert why(new, old, "fact") == WORDS
+
+
 @pytest.mark.parametrize("category", ["event", "error"])
 def test_another_number_is_another_event(category: str) -> None:
     assert why("We deployed release 42 on time", "We deployed release 41 on time", category) is None

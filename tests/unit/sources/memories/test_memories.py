@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,19 @@ def test_a_rewording_is_known_before_anything_was_embedded(harken: Harken, tmp_p
         saved = harken.memories.add("pushes happen before tests Tests run", "workflow", directory=place)
         assert [(one.uid, one.why) for one in saved.alike] == [(old.uid, "alike in meaning")]
     assert len(contents(harken)) == 2
+
+
+def test_what_a_model_of_the_latin_script_cannot_read_is_not_compared_by_its_meaning(tmp_path: Path) -> None:
+    class Blind(HashingEmbedder):
+        def embed_passages(self, texts: Sequence[str]) -> Any:
+            return super().embed_passages(["unknown"] * len(texts))
+
+    for latin_only, second in ((True, "added"), (False, "superseded")):
+        embedder = Blind()
+        embedder._space = replace(embedder.space, latin_only=latin_only)
+        with Harken(tmp_path / second, embedder=embedder, env={}) as harken:
+            saved = [harken.memories.add(text, "fact") for text in ("猫喜欢吃鱼", "他喜欢喝绿茶")]
+        assert [one.outcome for one in saved] == ["added", second]
 
 
 def test_saving_many_embeds_each_once(tmp_path: Path) -> None:
