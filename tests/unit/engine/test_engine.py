@@ -54,6 +54,10 @@ class TestRecording:
         file = tmp_path / "talk.jsonl"
         file.write_text('{"conversation": "c", "role": "user", "content": "Giraffes too."}\n')
         assert harken.import_transcripts("jsonl", str(file)).added == 1
+        message = harken.record_message("other", "user", "a giraffe")
+        for named in ({"messages": message.uid}, {"conversations": "talk"}, {"saved": ("memory", saved.uid)}):
+            assert harken.maintenance.plan_forget(**named).tombstones
+        assert list(harken.memories.forget(saved.uid)) == [saved.uid]
 
     def test_it_survives_the_process(self, harken: Harken, home: Path) -> None:
         message = harken.record_message("talk", "user", "a zebra", metadata={"mood": ["good"]})
