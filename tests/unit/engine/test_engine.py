@@ -69,6 +69,12 @@ class TestRecording:
             hits = harken.search("zebras", conversation=conversation).hits
             assert [hit.entry.text for hit in hits] == ["the zebras of the farm"], conversation
 
+    def test_a_name_that_conversations_of_two_channels_have_is_said_to_be_that_of_several(self, harken: Harken) -> None:
+        for channel in ("library", "slack"):
+            harken.record_message("run-41", "user", f"said by {channel}", channel=channel)
+        with pytest.raises(NotFoundError, match="Several conversations begin with run-41"):
+            harken.maintenance.plan_forget(conversations=["run-41"])
+
     def test_it_survives_the_process(self, harken: Harken, home: Path) -> None:
         message = harken.record_message("talk", "user", "a zebra", metadata={"mood": ["good"]})
         harken.close()
