@@ -16,7 +16,7 @@ import pytest
 from test_team_access import tool
 
 from harken.client import ApiError, AsyncHarkenClient, HarkenClient
-from harken.errors import EndpointError, UsageError
+from harken.errors import EndpointError, NotFoundError, UsageError
 from harken.serve.operations.registry import TEAM_OPERATIONS
 from team_server import Served, listening, serving_team
 
@@ -58,6 +58,14 @@ def test_an_address_or_a_key_that_is_none_is_said_at_once(client: type[HarkenCli
     for key in ("", "\n", "hk_…"):
         with pytest.raises(UsageError, match="Without a key nobody is answered"):
             client("http://localhost:4275", key)
+
+
+def test_a_verb_that_there_is_not_is_said_with_those_that_there_are() -> None:
+    with HarkenClient("http://localhost:4275", "hk_1") as harken:
+        with pytest.raises(NotFoundError, match="There is no 'serach'. There are: search, show"):
+            harken.call("serach", query="staging")
+        with pytest.raises(NotFoundError, match="There is no 'memory'"):
+            next(harken.pages("memory"))
 
 
 def test_a_key_may_come_with_the_line_break_of_its_file(address: str, served: Served) -> None:
