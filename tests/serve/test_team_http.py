@@ -222,6 +222,7 @@ def test_neither_repeats_nor_the_audit_hold_anybodys_words(served: Served) -> No
             ("search", {"query": word}),
             ("show", {"id": word}),
             ("forget", {"query": word}),
+            ("forget", {"query": word, "confirm": True}),
             ("forget", {"ids": [made["id"]], "confirm": True}),
         )
     ):
