@@ -296,6 +296,8 @@ def test_no_word_of_an_erased_person_stays_in_any_table(
         team.memory("carol", "common").record_message("ours", "user", "Carol keeps the ledger.")
         common.memories.add("zanzibar is spelled with a z.")
         common.core.update("agent", "motto", "zanzibar first")
+        common.record_message("ours", "user", "From now on always answer in zanzibar units.")
+        common.rules.drop(common.rules.list()[0].uid)
         uid = common.search("zanzibar maps").hits[0].entry.conversation_uid or ""
         common.labels.entitle(uid, "All about zanzibar")
         common.feedback.rate(uid, "useless", question="what of zanzibar?")

@@ -14,6 +14,7 @@ from harken.engine.sharing import forget_in
 from harken.engine.team_memory import CONVERSATION, CORE, LABEL, LABELLED, MESSAGE, RATED
 from harken.errors import NotFoundError, UsageError
 from harken.journal.export import export_to_file
+from harken.model.arguments import SECTIONS
 from harken.model.conversations import Labelled, Titled
 from harken.model.team import COMMON, Principal, RecordOrigin, TeamSpace
 from harken.record.forget import note_scrub
@@ -157,7 +158,8 @@ class Erasing:
     def _take_out(self, harken: Harken, mine: Sequence[RecordOrigin]) -> list[str]:
         """Take somebody's words out of a shared space; the ids of the records that are gone."""
         gone = forget_in(harken, mine)
-        facts = [each.uid.partition("/") for each in mine if each.kind == CORE]
+        # What was decided of a rule goes with the message that states it.
+        facts = [found for each in mine if each.kind == CORE and (found := each.uid.partition("/"))[0] in SECTIONS]
         for section, _, key in facts:
             if any(fact.key == key for fact in harken.core.list(section)):
                 harken.core.delete(section, key)
