@@ -321,6 +321,7 @@ def test_no_word_of_an_erased_person_stays_in_any_table(
         assert done.shared is not None
         lines = [json.loads(line) for line in done.shared.read_text().splitlines()]
         assert any(line.get("text") == "I keep the zanzibar maps." for line in lines)
+        assert any((line["id"], line.get("value")) == ("agent/motto", "zanzibar first") for line in lines)
 
         with pytest.raises(ScopeError):
             team.team.erase_principal(team.speaker("carol"), "bob")

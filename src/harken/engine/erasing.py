@@ -21,7 +21,7 @@ from harken.record.forget import note_scrub
 from harken.storage.conversations import find_conversation, find_message
 from harken.storage.records.marks import drop_ratings
 from harken.storage.records.rows import find_kept
-from harken.storage.state import drop_everything
+from harken.storage.state import core_facts, drop_everything
 from harken.storage.team import people
 from harken.storage.team.keys import drop_keys, end_keys
 from harken.storage.team.origins import brought_by, drop_origins, let_go
@@ -130,6 +130,8 @@ class Erasing:
             elif origin.kind in ("memory", "experience", "value"):
                 kept = find_kept(tx, origin.kind, [origin.uid]).get(origin.uid)
                 facts = {"fields": dict(kept.fields or {})} if kept else {}
+            elif origin.kind == CORE:
+                facts = next(({"value": fact.value} for fact in core_facts(tx) if fact.uid == origin.uid), facts)
         head = {"space": origin.space, "kind": origin.kind, "id": origin.uid, "at": origin.at.isoformat()}
         return json.dumps({**head, **facts}, ensure_ascii=False) if facts else ""
 
@@ -158,7 +160,7 @@ class Erasing:
     def _take_out(self, harken: Harken, mine: Sequence[RecordOrigin]) -> list[str]:
         """Take somebody's words out of a shared space; the ids of the records that are gone."""
         gone = forget_in(harken, mine)
-        # What was decided of a rule goes with the message that states it.
+        # What was decided of a rule has no words.
         facts = [found for each in mine if each.kind == CORE and (found := each.uid.partition("/"))[0] in SECTIONS]
         for section, _, key in facts:
             if any(fact.key == key for fact in harken.core.list(section)):
