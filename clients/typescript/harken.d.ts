@@ -1102,8 +1102,8 @@ export class ApiError extends Error {
 export interface ClientOptions {
   /** Of the server: https://memory.example.org */
   url: string;
-  /** hk_…; it says who asks. */
-  key: string;
+  /** hk_…; it says who asks. Without one, as of an environment that has none, the constructor throws. */
+  key: string | undefined;
   /** The space that calls name; left out, one's own. */
   space?: string;
   /** How often a request is sent at most, where the server says to come back, or cannot be reached. */
