@@ -677,7 +677,7 @@ export interface RecallsAnswer {
   next_cursor: string | null;
 }
 export interface RecallsArguments {
-  /** Only what came back in this conversation: its id, or the beginning of it. */
+  /** Only what came back in this one: its id, how it begins, or its own name. */
   conversation?: string | null;
   /** How many moments at most. */
   limit?: number;
