@@ -57,7 +57,7 @@ export interface AuditAnswer {
   next_cursor: string | null;
 }
 export interface AuditArguments {
-  /** Only of this one: its id. */
+  /** Only of this one, by name or id. */
   principal?: string | null;
   /** Only of this verb. */
   verb?: string | null;
