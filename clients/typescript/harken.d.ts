@@ -57,7 +57,7 @@ export interface AuditAnswer {
   next_cursor: string | null;
 }
 export interface AuditArguments {
-  /** Only of this one: its id. */
+  /** Only of this one, by name or id. */
   principal?: string | null;
   /** Only of this verb. */
   verb?: string | null;
@@ -677,7 +677,7 @@ export interface RecallsAnswer {
   next_cursor: string | null;
 }
 export interface RecallsArguments {
-  /** Only what came back in this conversation: its id, or the beginning of it. */
+  /** Only what came back in this one: its id, how it begins, or its own name. */
   conversation?: string | null;
   /** How many moments at most. */
   limit?: number;
@@ -1102,8 +1102,8 @@ export class ApiError extends Error {
 export interface ClientOptions {
   /** Of the server: https://memory.example.org */
   url: string;
-  /** hk_…; it says who asks. */
-  key: string;
+  /** hk_…; it says who asks. Without one, as of an environment that has none, the constructor throws. */
+  key: string | undefined;
   /** The space that calls name; left out, one's own. */
   space?: string;
   /** How often a request is sent at most, where the server says to come back, or cannot be reached. */

@@ -21,7 +21,7 @@ from harken import __version__
 from harken.errors import EndpointError, UsageError
 from harken.model.arguments import arguments_of
 from harken.serve.operations.operation import AnyOperation, Effect
-from harken.serve.operations.registry import TEAM_OPERATIONS
+from harken.serve.operations.registry import TEAM_OPERATIONS, operation_of
 
 # Too often, the same is being answered, the store or the server is away: come back.
 _AGAIN = (409, 429, 502, 503, 504)
@@ -125,7 +125,7 @@ class HarkenClient(_Client):
 
     def call(self, verb: str, **given: Any) -> dict[str, Any]:
         """The answer of a verb by its name."""
-        steps = self._steps(TEAM_OPERATIONS[verb], given)
+        steps = self._steps(operation_of(verb, TEAM_OPERATIONS), given)
         got: _Got = None
         while True:
             try:
@@ -178,7 +178,7 @@ class AsyncHarkenClient(_Client):
 
     async def call(self, verb: str, **given: Any) -> dict[str, Any]:
         """The answer of a verb by its name."""
-        steps = self._steps(TEAM_OPERATIONS[verb], given)
+        steps = self._steps(operation_of(verb, TEAM_OPERATIONS), given)
         got: _Got = None
         while True:
             try:

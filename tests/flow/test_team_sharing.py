@@ -15,7 +15,7 @@ from sqlalchemy import URL, make_url
 from cluster_server import ClusterServer
 from crews import Crew, crew
 from harken.errors import KeyRefusedError, NotFoundError, ScopeError, UsageError
-from harken.model.conversations import Trust
+from harken.model.conversations import SavedRecord, Trust
 from harken.model.experiences import RootCause
 from harken.model.team import Access, KeyScope, PrincipalKind
 from harken.search.session import NOTHING_RECORDED
@@ -296,6 +296,17 @@ def test_no_word_of_an_erased_person_stays_in_any_table(
         team.memory("carol", "common").record_message("ours", "user", "Carol keeps the ledger.")
         common.memories.add("zanzibar is spelled with a z.")
         common.core.update("agent", "motto", "zanzibar first")
+        common.record_message("ours", "user", "From now on always answer in zanzibar units.")
+        common.rules.drop(common.rules.list()[0].uid)
+        fields = dict.fromkeys(("text", "axis", "cluster_id", "space"), "zanzibar bears it out")
+        figures = dict.fromkeys(("cluster_size", "similarity_to_centroid", "distance", "distance_limit"), 1)
+        lists: dict[str, list[str]] = {"members": [], "domains": [], "strategies": []}
+        topic = {"name": "zanzibar", "named_by": "owner", "words": [], "members": []}
+        for source, kept in (("value", {**fields, **figures, **lists}), ("topic", topic)):
+            with common.recorder.saving(source) as records:
+                now, kept = common.recorder.now(), {**kept, "trust": "agent"}
+                kept["created_at"] = now.isoformat()
+                records.save(SavedRecord(source, common.recorder.new_uid(), now, kept))
         uid = common.search("zanzibar maps").hits[0].entry.conversation_uid or ""
         common.labels.entitle(uid, "All about zanzibar")
         common.feedback.rate(uid, "useless", question="what of zanzibar?")
@@ -319,6 +330,7 @@ def test_no_word_of_an_erased_person_stays_in_any_table(
         assert done.shared is not None
         lines = [json.loads(line) for line in done.shared.read_text().splitlines()]
         assert any(line.get("text") == "I keep the zanzibar maps." for line in lines)
+        assert any((line["id"], line.get("value")) == ("agent/motto", "zanzibar first") for line in lines)
 
         with pytest.raises(ScopeError):
             team.team.erase_principal(team.speaker("carol"), "bob")

@@ -142,7 +142,9 @@ def test_search_sees_what_was_granted_and_says_whose_it_is(team: Crew) -> None:
     assert listed[0].conversation.origin is not None
 
 
-def test_memories_are_listed_beyond_what_one_question_may_ask_for(team: Crew, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memories_and_experiences_are_listed_beyond_what_one_question_may_ask_for(
+    team: Crew, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("harken.engine.team_lookups._AT_ONCE", 3)
     for tree, animal in (("oak", "cow"), ("elm", "hen"), ("ash", "pig"), ("fir", "ewe")):
         team.memory("alice").memories.add(f"{tree} stands in the field")
@@ -153,6 +155,14 @@ def test_memories_are_listed_beyond_what_one_question_may_ask_for(team: Crew, mo
     assert [one.content for start in range(0, 10, 2) for one in listed.list(limit=2, offset=start)] == every
     with pytest.raises(UsageError, match="limit"):
         listed.list(limit=0)
+    for agent in ("a", "b", "c", "d"):
+        story = f"{agent} finds the leak", "the valve leaks", "close it", "it stops"
+        for memory in (team.memory("alice"), team.memory("bob", "common")):
+            memory.experiences.start("debugging", "read-the-error", *story, agent=agent)
+    tried = team.memory("alice").experiences
+    uids = [one.uid for one in tried.list(500)]
+    assert len(uids) == 8
+    assert [one.uid for start in range(0, 10, 2) for one in tried.list(2, offset=start)] == uids
 
 
 def test_what_was_judged_is_found_beside_the_summary_that_says_it_again(team: Crew) -> None:

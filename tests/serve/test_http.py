@@ -119,7 +119,8 @@ def test_what_came_back_tells_why_and_what_it_is_now(app: ASGIApp, harken: Harke
     read = http.verb("read_conversation", {"id": rule.uid}).json()["recalls"]
     assert read == [{**found, "question": ""}]
     harken.memories.forget([ids["memory"]])
-    [again] = http.verb("recalls", {"conversation": rule.conversation_uid}).json()["recalls"]
+    [again] = http.verb("recalls", {"conversation": "rules"}).json()["recalls"]
+    assert http.verb("recalls", {"conversation": rule.conversation_uid}).json()["recalls"] == [again]
     assert again["items"][0] == {**found["items"][0], "source": "", "text": "", "conversation_id": None}
 
 

@@ -16,7 +16,7 @@ import pytest
 from test_team_access import tool
 
 from harken.client import ApiError, AsyncHarkenClient, HarkenClient
-from harken.errors import EndpointError, UsageError
+from harken.errors import EndpointError, NotFoundError, UsageError
 from harken.serve.operations.registry import TEAM_OPERATIONS
 from team_server import Served, listening, serving_team
 
@@ -58,6 +58,14 @@ def test_an_address_or_a_key_that_is_none_is_said_at_once(client: type[HarkenCli
     for key in ("", "\n", "hk_…"):
         with pytest.raises(UsageError, match="Without a key nobody is answered"):
             client("http://localhost:4275", key)
+
+
+def test_a_verb_that_there_is_not_is_said_with_those_that_there_are() -> None:
+    with HarkenClient("http://localhost:4275", "hk_1") as harken:
+        with pytest.raises(NotFoundError, match=r"There is no 'serach'\. There are: search, show"):
+            harken.call("serach", query="staging")
+        with pytest.raises(NotFoundError, match="There is no 'memory'"):
+            next(harken.pages("memory"))
 
 
 def test_a_key_may_come_with_the_line_break_of_its_file(address: str, served: Served) -> None:
@@ -155,7 +163,11 @@ for await (const page of harken.inSpace("written").pages("memories", {{ limit: 2
 let refused = null;
 try {{ await harken.inSpace("hidden").remember({{ content: "Not here." }}); }}
 catch (error) {{ refused = [error instanceof ApiError, error.status, error.type, error.detail]; }}
-console.log(JSON.stringify({{ text: shown.messages[0].text, pages, refused, printed: JSON.stringify(harken) }}));
+const wrong = [];
+for (const key of [undefined, "", " "]) {{
+  try {{ new HarkenClient({{ url: {url}, key }}); }} catch (error) {{ wrong.push(error.message); }}
+}}
+console.log(JSON.stringify({{ wrong, text: shown.messages[0].text, pages, refused, printed: JSON.stringify(harken) }}));
 """
 
 
@@ -168,6 +180,7 @@ def test_the_typescript_client_does_the_same_in_node(address: str, served: Serve
     assert ran.returncode == 0, ran.stderr
     found: dict[str, Any] = json.loads(ran.stdout)
     assert found["text"] == "  Kept as it is.\n"
+    assert found["wrong"] == ["Without a key nobody is answered. It begins with hk_: harken key create"] * 3
     assert sum(found["pages"]) >= 3
     assert found["pages"][0] == 2
     assert found["refused"][:3] == [True, 404, "urn:harken:problem:not-found"]

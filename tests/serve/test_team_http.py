@@ -222,6 +222,7 @@ def test_neither_repeats_nor_the_audit_hold_anybodys_words(served: Served) -> No
             ("search", {"query": word}),
             ("show", {"id": word}),
             ("forget", {"query": word}),
+            ("forget", {"query": word, "confirm": True}),
             ("forget", {"ids": [made["id"]], "confirm": True}),
         )
     ):
@@ -292,6 +293,8 @@ def test_the_audit_says_who_did_what_to_which_ids_and_only_to_who_manages_the_te
     ]
     bob = served.verb("bob", "whoami").json()
     assert {line["principal"] for line in lines if line["verb"] == "remember"} == {bob["principal"]["id"]}
+    whose = [served.verb("ann", "audit", {"principal": bob["principal"][each]}).json() for each in ("id", "name")]
+    assert whose[0]["audit"] == whose[1]["audit"] != []
     assert served.verb("eve", "audit").json()["audit"] == []
 
 

@@ -14,13 +14,14 @@ from harken.engine.sharing import forget_in
 from harken.engine.team_memory import CONVERSATION, CORE, LABEL, LABELLED, MESSAGE, RATED
 from harken.errors import NotFoundError, UsageError
 from harken.journal.export import export_to_file
+from harken.model.arguments import SECTIONS
 from harken.model.conversations import Labelled, Titled
 from harken.model.team import COMMON, Principal, RecordOrigin, TeamSpace
 from harken.record.forget import note_scrub
 from harken.storage.conversations import find_conversation, find_message
 from harken.storage.records.marks import drop_ratings
 from harken.storage.records.rows import find_kept
-from harken.storage.state import drop_everything
+from harken.storage.state import core_facts, drop_everything
 from harken.storage.team import people
 from harken.storage.team.keys import drop_keys, end_keys
 from harken.storage.team.origins import brought_by, drop_origins, let_go
@@ -129,6 +130,8 @@ class Erasing:
             elif origin.kind in ("memory", "experience", "value"):
                 kept = find_kept(tx, origin.kind, [origin.uid]).get(origin.uid)
                 facts = {"fields": dict(kept.fields or {})} if kept else {}
+            elif origin.kind == CORE:
+                facts = next(({"value": fact.value} for fact in core_facts(tx) if fact.uid == origin.uid), facts)
         head = {"space": origin.space, "kind": origin.kind, "id": origin.uid, "at": origin.at.isoformat()}
         return json.dumps({**head, **facts}, ensure_ascii=False) if facts else ""
 
@@ -157,7 +160,8 @@ class Erasing:
     def _take_out(self, harken: Harken, mine: Sequence[RecordOrigin]) -> list[str]:
         """Take somebody's words out of a shared space; the ids of the records that are gone."""
         gone = forget_in(harken, mine)
-        facts = [each.uid.partition("/") for each in mine if each.kind == CORE]
+        # What was decided of a rule has no words.
+        facts = [found for each in mine if each.kind == CORE and (found := each.uid.partition("/"))[0] in SECTIONS]
         for section, _, key in facts:
             if any(fact.key == key for fact in harken.core.list(section)):
                 harken.core.delete(section, key)

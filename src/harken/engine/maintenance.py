@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from harken.errors import MissingExtraError, ProviderError, StoreError, UsageError
 from harken.journal.journal import DATABASE_NAME, Journal, Replayed
 from harken.journal.staging import remove_staged
+from harken.model.arguments import several
 from harken.model.lookups import Activity, ConversationFilter, ListedConversation
 from harken.model.views import StatusView, view_of
 from harken.storage.conversations import Counts, count_all, list_projects, messages_holding
@@ -284,10 +285,10 @@ class Maintenance:
             if query:
                 messages = _holding_all(tx, query)
             if conversations:
-                return plan_conversations(tx, with_subagents(tx, conversations), self.now())
+                return plan_conversations(tx, with_subagents(tx, several(conversations)), self.now())
             if project:
                 return plan_project(tx, project, self.now())
-            return plan_messages(tx, messages, self.now())
+            return plan_messages(tx, several(messages), self.now())
 
     def forget(self, doomed: ForgetPlan, progress: Callable[[int, int], None] = lambda _done, _all: None) -> Forgotten:
         """Forget for good what was named: rows, full text, vectors, caches, journal. Only ids remain.

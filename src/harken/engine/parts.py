@@ -342,11 +342,14 @@ class Parts:
 
         if directory is None and conversation is None:
             return EVERY_PROJECT
+        from harken.record.forget import whole_uid
         from harken.record.scope import scope_of
         from harken.storage.conversations import find_conversation
 
         with self.store.reading() as tx:
             known = find_conversation(tx, conversation) if conversation else None
+            if conversation and known is None:
+                known = find_conversation(tx, whole_uid(tx, conversation))
         return scope_of(self.store, self._current().rag.scope, known.project if known else None, directory)
 
     def _toolbox(self, reads_core_only: bool = False) -> Toolbox:

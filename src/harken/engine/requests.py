@@ -14,6 +14,7 @@ from harken.errors import HarkenError, SchemaError
 from harken.log import Log
 from harken.model.team import AuditEntry, Speaker
 from harken.record.ids import new_uid
+from harken.storage.team.people import list_principals
 from harken.storage.team.requests import (
     KEPT_FOR,
     Claim,
@@ -111,7 +112,7 @@ class Requests:
     def audited(
         self, by: Speaker, principal: str | None, verb: str | None, since: datetime | None, limit: int, offset: int
     ) -> list[AuditEntry]:
-        """Lines of the audit of the speaker's team, newest first.
+        """Lines of the audit of the speaker's team, newest first; of a principal by name, or by id, also of one erased.
 
         Raises:
             ScopeError: the speaker does not manage the team.
@@ -119,7 +120,8 @@ class Requests:
         require_team_admin(by)
         self.flush()
         with self._control.reading(by.principal.team) as tx:
-            return list_entries(tx, principal, verb, since, limit, offset)
+            whose = next((one.id for one in list_principals(tx) if one.name == principal), principal)
+            return list_entries(tx, whose, verb, since, limit, offset)
 
     def check(self) -> None:
         """Pass if the store answers and has the schema of this Harken.

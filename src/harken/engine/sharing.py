@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from harken.engine.engine import Harken
 from harken.engine.team_memory import CONVERSATION, EXCHANGE, MESSAGE
 from harken.errors import NotFoundError, UsageError
-from harken.model.conversations import Conversation, Event, Message, SavedRecord
+from harken.model.conversations import KEPT_FOLDERS, Conversation, Event, Message, SavedRecord
 from harken.model.experiences import EXPERIENCE, ExperienceStatus
 from harken.model.team import Access, KeyScope, RecordOrigin, Speaker, TeamSpace
 from harken.record.forget import plan_conversations, plan_messages
@@ -219,10 +219,10 @@ def forget_in(harken: Harken, found: Sequence[RecordOrigin]) -> list[str]:
     A conversation of which nothing else is left goes with its messages.
     """
     gone: list[str] = []
-    for source in _SAVED:
+    for source in KEPT_FOLDERS:
         uids = [each.uid for each in found if each.kind == source]
         with harken.store.reading() as tx:
-            uids = list(find_kept(tx, source, uids))
+            uids = list(find_kept(tx, source, uids)) if uids else []
         if uids:
             harken.recorder.forget(source, uids)
             gone += uids

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _Found = TypeVar("_Found")
 _Talk = TypeVar("_Talk", Surroundings, Page)
-_AT_ONCE = 1000
+_AT_ONCE = 500
 _log = Log(__name__)
 
 
@@ -110,6 +110,13 @@ def _once(found: Iterable[tuple[str, _Found]], same: Callable[[_Found], object])
     return list(seen.values())
 
 
+def _newest(limit: int, offset: int, listed: Callable[..., Sequence[_Found]], **wanted: Any) -> list[_Found]:
+    """As many of a space's list as a page of all spaces may need, however few it gives at once."""
+    most = limit + max(0, offset)
+    sizes = {at: min(_AT_ONCE, most - at) if limit > 0 else limit for at in range(0, max(1, most), _AT_ONCE)}
+    return [one for at, size in sizes.items() for one in listed(limit=size, offset=at, **wanted)]
+
+
 def told_surroundings(reach: Reach, space: str, found: _Talk) -> _Talk:
     """Messages and their conversation, with whose they are."""
     origin = reach.origin(space, found.conversation.uid)
@@ -143,13 +150,8 @@ class TeamMemories(Memories):
         offset: int = 0,
     ) -> list[Memory]:
         """See `Memories.list`."""
-        wanted, most = (category, tuple(tags)), limit + max(0, offset)
-        options: dict[str, Any] = {"project": project, "superseded": superseded}
-
-        def newest(listed: Callable[..., Sequence[Memory]]) -> Sequence[Memory]:
-            sizes = {at: min(_AT_ONCE, most - at) if limit > 0 else limit for at in range(0, max(1, most), _AT_ONCE)}
-            return [one for at, size in sizes.items() for one in listed(*wanted, **options, limit=size, offset=at)]
-
+        wanted: dict[str, Any] = {"tags": tuple(tags), "project": project, "superseded": superseded}
+        newest = partial(_newest, limit, offset, category=category, **wanted)
         answers = self.reach.every(lambda: newest(partial(Memories.list, self)), lambda it: newest(it.memories.list))
         found = _once(
             ((space, one) for space, some in answers for one in some), lambda one: (one.created_at, one.content)
@@ -209,14 +211,16 @@ class TeamExperiences(Experiences):
             return active
         return replace(active, experience=self._told([(space, active.experience)])[0])
 
-    def list(self, limit: int = 20, **wanted: Any) -> Sequence[Experience]:
+    def list(self, limit: int = 20, *, offset: int = 0, **wanted: Any) -> Sequence[Experience]:
         """See `Experiences.list`."""
+        newest = partial(_newest, limit, offset, **wanted)
         answers = self.reach.every(
-            lambda: Experiences.list(self, limit, **wanted), lambda there: there.experiences.list(limit, **wanted)
+            lambda: newest(partial(Experiences.list, self)), lambda there: newest(there.experiences.list)
         )
         every = ((space, one) for space, some in answers for one in some)
         found = _once(every, lambda one: (one.created_at, one.goal, one.hypothesis))
-        return self._told(sorted(found, key=lambda each: each[1].created_at, reverse=True)[:limit])
+        found.sort(key=lambda each: each[1].created_at, reverse=True)
+        return self._told(found[max(0, offset) :][:limit])
 
     def _told(self, found: Sequence[tuple[str, Experience]]) -> Sequence[Experience]:
         """Experiences, each with its agent; of another person's, with where it stands as well."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Self
 
 from harken.errors import UsageError
+from harken.model.arguments import several
 from harken.model.marks import Rated
 from harken.model.provenance import Provenance
 from harken.model.views import ConversationView, HitView, ItemView, MessageView, ReasonView, view_of
@@ -364,12 +365,11 @@ class SearchScope:
     without_sources: tuple[str, ...] = ()
     without_untrusted: bool = False
 
-
-def default_scope(scope: SearchScope | None) -> SearchScope:
-    """Return the scope; one that names neither sources nor facets leaves out what is read from the disk."""
-    given = scope or SearchScope()
-    names_some = given.sources or given.facets or given.without_sources
-    return given if names_some else replace(given, without_sources=DERIVED_SOURCES)
+    def __post_init__(self) -> None:
+        """Take lists and lone texts for tuples; raise UsageError for a role that there is not."""
+        for name in ("sources", "roles", "facets", "without_sources"):
+            object.__setattr__(self, name, tuple(several(getattr(self, name))))
+        _ = [Role.of(role) for role in self.roles]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from harken.journal.replay import IngestOf, replay_conversation, superseded
 from harken.journal.staging import remove_staged
 from harken.model.conversations import Grave, SavedRecord, Tombstone
 from harken.model.team import RecordOrigin
-from harken.storage.conversations import conversations_named
+from harken.storage.conversations import conversation_named, conversations_named
 from harken.storage.enrichment.webhooks import tell
 from harken.storage.events import forget_rows
 from harken.storage.ports import Store, Transaction
@@ -78,8 +78,14 @@ def _topics(tx: Transaction, conversation_uids: Iterable[str], moment: datetime)
 
 
 def whole_uid(tx: Transaction, name: str) -> str:
-    """The id of the one conversation that is called so, or whose id begins so, as lists print it; else the name."""
+    """The id of the one conversation that is called so, or whose id begins so, as lists print it; else the name.
+
+    Raises:
+        NotFoundError: several are.
+    """
     found = [row.uid for row in conversations_named(tx, name)]
+    if len(found) > 1:
+        found = [conversation_named(tx, name).uid]
     return found[0] if len(found) == 1 and (len(name) >= _SHOWN or not found[0].startswith(name)) else name
 
 

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from harken.errors import MissingExtraError, ProviderError, UsageError
 from harken.model.arguments import MODES, SOURCES, SUMMARIES, check_limit
-from harken.model.conversations import KEPT_FOLDERS, Hit, Reason, SearchScope, default_scope, spoken
+from harken.model.conversations import DERIVED_SOURCES, KEPT_FOLDERS, Hit, Reason, SearchScope, spoken
 from harken.model.lookups import SearchResult
 from harken.providers.embedder import Reranker
 from harken.search.candidates import RULE_LEEWAY, Candidates, labelled, other_project, pass_strictly, trust_factor
@@ -128,7 +128,7 @@ class Searcher:
         check_limit(limit)
         if mode not in MODES:
             raise UsageError(f"mode must be one of {', '.join(MODES)}, not '{mode}'.")
-        scope = default_scope(scope)
+        scope = _default_scope(scope)
         if unknown := [name for name in (*scope.sources, *scope.without_sources) if name not in SOURCES]:
             raise UsageError(f"There is no source '{unknown[0]}'. Sources: {', '.join(SOURCES)}")
         if mode == "hybrid" and not self.has_model:
@@ -151,6 +151,13 @@ class Searcher:
         lowest, highest = min([1.0, *(hit.score for hit in own)]), max([hit.score for hit in others], default=0.0)
         behind = [replace(hit, score=_BEHIND * lowest * hit.score / (highest or 1.0)) for hit in others]
         return replace(result, hits=(*own, *behind))
+
+
+def _default_scope(scope: SearchScope | None) -> SearchScope:
+    """The scope; one that names neither sources nor facets leaves out what is read from the disk."""
+    given = scope or SearchScope()
+    names_some = given.sources or given.facets or given.without_sources
+    return given if names_some else replace(given, without_sources=DERIVED_SOURCES)
 
 
 def _of_others(session: SearchSession, query: Query, scope: SearchScope, limit: int, mode: str) -> list[Hit]:
@@ -227,7 +234,7 @@ def foresee_search(
     tx: Transaction, session: SearchSession, text: str, scope: SearchScope | None, limit: int, mode: str = "hybrid"
 ) -> None:
     """Have a server asked for what a search is likely to ask, if its scope was searched before."""
-    _look_ahead(tx, session, searched_for(parse_query(text)), default_scope(scope), limit, mode)
+    _look_ahead(tx, session, searched_for(parse_query(text)), _default_scope(scope), limit, mode)
 
 
 def _look_ahead(

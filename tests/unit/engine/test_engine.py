@@ -54,6 +54,26 @@ class TestRecording:
         file = tmp_path / "talk.jsonl"
         file.write_text('{"conversation": "c", "role": "user", "content": "Giraffes too."}\n')
         assert harken.import_transcripts("jsonl", str(file)).added == 1
+        message = harken.record_message("other", "user", "a giraffe")
+        for named in ({"messages": message.uid}, {"conversations": "talk"}, {"saved": ("memory", saved.uid)}):
+            assert harken.maintenance.plan_forget(**named).tombstones
+        assert list(harken.memories.forget(saved.uid)) == [saved.uid]
+
+    def test_a_search_from_a_conversation_is_scoped_by_its_project_whether_its_id_or_its_own_name_is_given(
+        self, harken: Harken, tmp_path: Path
+    ) -> None:
+        harken.run_time.set("rag.scope", "project")
+        for name in ("zoo", "farm"):
+            message = harken.record_message(name, "user", f"the zebras of the {name}", directory=tmp_path / name)
+        for conversation in ("farm", message.conversation_uid, message.conversation_uid[:8]):
+            hits = harken.search("zebras", conversation=conversation).hits
+            assert [hit.entry.text for hit in hits] == ["the zebras of the farm"], conversation
+
+    def test_a_name_that_conversations_of_two_channels_have_is_said_to_be_that_of_several(self, harken: Harken) -> None:
+        for channel in ("library", "slack"):
+            harken.record_message("run-41", "user", f"said by {channel}", channel=channel)
+        with pytest.raises(NotFoundError, match="Several conversations begin with run-41"):
+            harken.maintenance.plan_forget(conversations=["run-41"])
 
     def test_it_survives_the_process(self, harken: Harken, home: Path) -> None:
         message = harken.record_message("talk", "user", "a zebra", metadata={"mood": ["good"]})

@@ -312,6 +312,14 @@ class TestLimits:
         with pytest.raises(UsageError, match=words):
             desk.search("zebra", **options)
 
+    def test_a_scope_takes_lists_and_lone_texts_and_refuses_a_role_that_there_is_not(self, desk: Desk) -> None:
+        desk.place.record("c", NewMessage(Role.USER, "zebra one"), NewMessage(Role.ASSISTANT, "zebra two"))
+        lists: dict[str, Any] = {"roles": ["user"], "sources": ["message"]}
+        lone: dict[str, Any] = {"roles": "user", "sources": "message"}
+        assert [desk.texts("zebra", scope=SearchScope(**each)) for each in (lists, lone)] == [["zebra one"]] * 2
+        with pytest.raises(UsageError, match=r"'human' is no Role\. Give one of: user"):
+            SearchScope(roles=("human",))
+
     @pytest.mark.parametrize("mode", ["hybrid", "keyword", "semantic"])
     def test_a_scope_limits_words_and_meaning(self, desk: Desk, mode: str) -> None:
         house = ProjectIdentity("k:house", "house")

@@ -177,7 +177,7 @@ class ExperiencesArguments:
         Argument("How many at most, newest first; for older ones raise it.", 1, 100),
         replace(AT_MOST, help="At most so many, up to 500."),
     ] = 20
-    offset: Annotated[int, Argument(OFFSET, 0, 500), HIDDEN] = 0
+    offset: Annotated[int, Argument(OFFSET, 0, 1_000_000), HIDDEN] = 0
 
 
 class ExperiencesAnswer(TypedDict):
@@ -189,11 +189,9 @@ class ExperiencesAnswer(TypedDict):
 
 def _list(harken: Harken, wanted: ExperiencesArguments, caller: Caller) -> Sequence[Experience]:
     since = parse_since(wanted.since, datetime.now(UTC)) if wanted.since else None
-    given = {**asdict(wanted), "since": since}
-    offset = given.pop("offset")
     # One more tells programs, which read page by page, whether there are others.
-    limit = wanted.limit if caller.is_owner else min(offset + wanted.limit + 1, 500)
-    return harken.experiences.list(**{**given, "limit": limit})[offset:]
+    limit = wanted.limit if caller.is_owner else wanted.limit + 1
+    return harken.experiences.list(**{**asdict(wanted), "since": since, "limit": limit})
 
 
 def _short_views(found: Sequence[Experience]) -> list[dict[str, Any]]:

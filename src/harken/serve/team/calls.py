@@ -154,7 +154,8 @@ def _space_seen(speaker: Speaker, named: str | None) -> str | None:
 
 def _only_asks(call: VerbCall) -> bool:
     """Whether something that destroys is only asked what it would do."""
-    return call.operation.name == "forget" and not (isinstance(call.given, Mapping) and call.given.get("confirm"))
+    given = call.given if isinstance(call.given, Mapping) else {}
+    return call.operation.name == "forget" and not (given.get("confirm") and given.get("ids"))
 
 
 def _digest(call: VerbCall) -> str:

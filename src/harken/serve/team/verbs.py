@@ -239,7 +239,7 @@ class UnshareArguments:
 class AuditArguments:
     """Which lines of the audit."""
 
-    principal: Annotated[str | None, Argument("Only of this one: its id.", 1, 200)] = None
+    principal: Annotated[str | None, Argument("Only of this one, by name or id.", 1, 200)] = None
     verb: Annotated[str | None, Argument("Only of this verb.", 1, 100)] = None
     since: Annotated[str | None, Argument("Not before this: 2026-05-08, '2 days ago'.", most=100)] = None
     limit: Annotated[int, Argument("How many at most, newest first.", 1, 500)] = 100

@@ -230,8 +230,9 @@ class Experiences:
         outcome: str | None = None,
         since: datetime | None = None,
         project: str | None = None,
+        offset: int = 0,
     ) -> Sequence[Experience]:
-        """Experiences, the newest first, up to 500; those without an outcome are `active`.
+        """Experiences, the newest first, up to 500, from a place on; those without an outcome are `active`.
 
         Raises:
             UsageError: a value is not possible.
@@ -241,8 +242,9 @@ class Experiences:
             check_one_of("outcome", outcome, list(ExperienceStatus))
         with self.store.reading() as tx:
             row = None if project is None else project_row(tx, project)
-            found = list_experiences(tx, limit, domain=domain, status=outcome, since=since, project_id=row)
-            return [read_experience(kept) for kept in found]
+            passed = max(0, offset)
+            found = list_experiences(tx, passed + limit, domain=domain, status=outcome, since=since, project_id=row)
+            return [read_experience(kept) for kept in found[passed:]]
 
     def show(self, uid: str) -> Experience:
         """One experience, by its id or the beginning of it.

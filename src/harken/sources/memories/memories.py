@@ -391,7 +391,7 @@ def whole_uids(tx: Transaction, source: str, uids: Iterable[str]) -> list[str]:
     Raises:
         NotFoundError: one names nothing, or several.
     """
-    found = dict.fromkeys(kept_uid(tx, source, uid) for uid in uids)
+    found = dict.fromkeys(kept_uid(tx, source, uid) for uid in several(uids))
     waiting = list(found) if source == SOURCE else []
     while waiting:
         older = [uid for one in _read(tx, waiting) for uid in one.supersedes]

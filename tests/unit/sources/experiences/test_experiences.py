@@ -13,6 +13,8 @@ from harken.errors import NotFoundError, UsageError
 from harken.model.conversations import SearchScope
 from harken.model.experience_texts import experience_entries
 from harken.model.experiences import ExperienceStatus, RootCause
+from harken.serve.operations.operation import Caller
+from harken.serve.operations.registry import operation_of
 from harken.sources.searches import EXPERIENCES
 from harken.storage.records.rows import each_kept
 from harken.testing.models import HashingEmbedder
@@ -269,6 +271,11 @@ def test_lists_are_limited(harken: Harken) -> None:
     assert [one.uid for one in harken.experiences.list(outcome="confirmed")] == [second.uid]
     assert [one.uid for one in harken.experiences.list(since=second.created_at)] == [second.uid]
     assert harken.experiences.list(1) == [second]
+    assert harken.experiences.list(1, offset=1) == [first]
+    assert operation_of("experiences").call(harken, {"offset": 501}, Caller()) == {
+        "experiences": [],
+        "next_offset": None,
+    }
     for limits, says in (((0,), "limit"), ((501,), "limit")):
         with pytest.raises(UsageError, match=says):
             harken.experiences.list(*limits)
