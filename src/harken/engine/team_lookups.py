@@ -110,11 +110,11 @@ def _once(found: Iterable[tuple[str, _Found]], same: Callable[[_Found], object])
     return list(seen.values())
 
 
-def _newest(limit: int, offset: int, listed: Callable[..., Sequence[_Found]], **wanted: Any) -> list[_Found]:
-    """As many of a space's list as a page of all spaces may need, however few it gives at once."""
+def _newest(limit: int, offset: int, **wanted: Any) -> Callable[[Callable[..., Sequence[_Found]]], list[_Found]]:
+    """Reads as many of a space's list as a page of all spaces may need, however few it gives at once."""
     most = limit + max(0, offset)
     sizes = {at: min(_AT_ONCE, most - at) if limit > 0 else limit for at in range(0, max(1, most), _AT_ONCE)}
-    return [one for at, size in sizes.items() for one in listed(limit=size, offset=at, **wanted)]
+    return lambda listed: [one for at, size in sizes.items() for one in listed(limit=size, offset=at, **wanted)]
 
 
 def told_surroundings(reach: Reach, space: str, found: _Talk) -> _Talk:
@@ -151,7 +151,7 @@ class TeamMemories(Memories):
     ) -> list[Memory]:
         """See `Memories.list`."""
         wanted: dict[str, Any] = {"tags": tuple(tags), "project": project, "superseded": superseded}
-        newest = partial(_newest, limit, offset, category=category, **wanted)
+        newest = _newest(limit, offset, category=category, **wanted)
         answers = self.reach.every(lambda: newest(partial(Memories.list, self)), lambda it: newest(it.memories.list))
         found = _once(
             ((space, one) for space, some in answers for one in some), lambda one: (one.created_at, one.content)
@@ -213,7 +213,7 @@ class TeamExperiences(Experiences):
 
     def list(self, limit: int = 20, *, offset: int = 0, **wanted: Any) -> Sequence[Experience]:
         """See `Experiences.list`."""
-        newest = partial(_newest, limit, offset, **wanted)
+        newest = _newest(limit, offset, **wanted)
         answers = self.reach.every(
             lambda: newest(partial(Experiences.list, self)), lambda there: newest(there.experiences.list)
         )
