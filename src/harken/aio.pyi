@@ -33,6 +33,7 @@ from harken.journal.export import Exported
 from harken.journal.journal import Replayed
 from harken.model.arguments import DetailsWanted
 from harken.model.conversations import (
+    ContextItem,
     CoreFact,
     ExchangeStatus,
     Message,
@@ -482,6 +483,7 @@ class AsyncRunTimeSettings:
 
 class AsyncSourceSearcher:
     async def records(self, wanted: Iterable[tuple[str, str]]) -> list[SavedRecord]: ...
+    async def show(self, uid: str) -> ContextItem: ...
     async def search_memories(
         self, query: str, limit: int = ..., *, category: str | None = ..., mode: str = ...
     ) -> SourceHit: ...

@@ -445,6 +445,7 @@ class ShowAnswer(TypedDict):
     next_cursor: str | None
     memory: MemoryView | None
     experience: dict[str, Any] | None
+    item: ItemView | None
 
 class SpaceView(TypedDict):
     id: str

@@ -153,6 +153,26 @@ def test_a_search_without_sources_does_not_bring_code(cli: CommandLine, reposito
     }
 
 
+@pytest.mark.parametrize(
+    ("source", "words", "shown"),
+    [
+        ("code", "divide", "**function** `divide_budget` in `budget.py:1`"),
+        ("commit", "budget", "Divide the budget between sources"),
+        ("document", "zebra", "Feed the zebra."),
+    ],
+)
+def test_what_a_search_of_a_source_lists_is_shown_by_its_number_and_its_id(
+    cli: CommandLine, repository: Repository, source: str, words: str, shown: str
+) -> None:
+    cli("index", "all", repository.root)
+    cli("search", words, "--source", source)
+    assert shown in cli("show", "1").out
+    uid = cli("search", words, "--source", source, "--json").json()["hits"][0]["id"]
+    item = cli("show", uid[:8], "--json").json()
+    assert (item["source"], shown in item["content"]) == (source, True)
+    assert "names nothing" in cli.fails("show", "0" * 12)
+
+
 def test_a_run_that_was_stopped_is_gone_on_with(cli: CommandLine, repository: Repository) -> None:
     files = 100
     for number in range(files):

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 
+from harken.errors import NotFoundError
 from harken.model.arguments import DEFAULT_LIMIT
 from harken.model.conversations import ContextItem, Hit, SavedRecord
 from harken.model.experience_texts import experience_markdown, value_markdown
@@ -29,6 +30,8 @@ from harken.sources.source import SearchPort, Source, SourceHit, SourceSearch, r
 from harken.sources.workspace.code import CodeSource, language_facets
 from harken.sources.workspace.commits import CommitSource, author_facet
 from harken.sources.workspace.documents import DocumentSource
+from harken.storage.conversations import entry_of
+from harken.storage.entries import load_entries
 from harken.storage.ports import Readable, Transaction
 from harken.storage.projects import EVERY_PROJECT, ProjectScope
 from harken.storage.records.rows import MEMORY, find_kept
@@ -119,6 +122,17 @@ class SourceSearcher:
                     found = elsewhere | found
         return [found[one] for one in asked if one in found]
 
+    def show(self, uid: str) -> ContextItem:
+        """A unit of code, a commit, a passage or a value by its id or the beginning of it, as a context shows it.
+
+        Raises:
+            NotFoundError: it names none, or several.
+        """
+        if self.open_session is None:
+            return _shown(self.store, uid)
+        with self.open_session() as session:
+            return session.asked(lambda there: _shown(there.view, uid))[0][1]
+
     def search_memories(
         self, query: str, limit: int = DEFAULT_LIMIT, *, category: str | None = None, mode: str = "hybrid"
     ) -> SourceHit:
@@ -206,6 +220,16 @@ def _records(store: Readable, wanted: Sequence[tuple[str, str]]) -> dict[tuple[s
     with store.reading() as tx:
         found = {(source, uid): find_kept(tx, source, [uid]).get(uid) for source, uid in wanted}
     return {one: record for one, record in found.items() if record}
+
+
+def _shown(store: Readable, uid: str) -> ContextItem:
+    with store.reading() as tx:
+        entry_id = entry_of(tx, uid)
+        entry = None if entry_id is None else load_entries(tx, [entry_id]).get(entry_id)
+        item = item_of(tx, Hit(entry, 1.0, 1.0)) if entry else None
+    if item is None:
+        raise NotFoundError(f"'{uid}' names nothing. Ids are printed by: harken search QUERY")
+    return item
 
 
 def _checked_facets(*wanted: tuple[str, str | None, Sequence[str]]) -> tuple[str, ...]:

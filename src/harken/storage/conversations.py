@@ -382,6 +382,15 @@ def entries_of(tx: Transaction, ref_uids: Iterable[str]) -> set[int]:
     return {row[0] for row in bare_by(tx, entries.c.ref_uid, ref_uids, entries.c.id)}
 
 
+def entry_of(tx: Transaction, beginning: str) -> int | None:
+    """The row id of an entry of the one record whose id begins like this, in four characters or more."""
+    uid = entries.c.ref_uid
+    named = tx.select(func.max(entries.c.id), of=entries).where(uid >= beginning, uid < beginning + "\U0010ffff")
+    long_enough = len(beginning) >= _SHORTEST_BEGINNING
+    found = tx.connection.scalars(named.group_by(uid).limit(2)).all() if long_enough else ()
+    return found[0] if len(found) == 1 else None
+
+
 def conversations_named(tx: Transaction, name: str) -> list[Row[Any]]:
     """Rows (`id`, `uid`) of conversations whose id begins like this, or whose own name is this; two at most."""
     named = conversations.c.uid.startswith(name, autoescape=True) | (conversations.c.external_id == name)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from typing_extensions import TypedDict
 
 from harken.errors import NotFoundError, UsageError
 from harken.model.arguments import MODES, OFFSET, SOURCES, Argument, Spelling
-from harken.model.views import ConversationView, HitView, MemoryView, MessageView
+from harken.model.views import ConversationView, HitView, ItemView, MemoryView, MessageView
 from harken.serve.operations.conversations import Outline, outline_of, show_outline
 from harken.serve.operations.operation import (
     HIDDEN,
@@ -35,7 +35,7 @@ from harken.text.shown import counted, readable_age, short_key
 
 if TYPE_CHECKING:
     from harken.engine import Harken
-    from harken.model.conversations import Hit, Trust
+    from harken.model.conversations import ContextItem, Hit, Trust
     from harken.model.experiences import Experience
     from harken.model.lookups import SearchResult, Surroundings
     from harken.sources.memories.memory import Memory
@@ -68,7 +68,7 @@ class SearchAnswer(TypedDict):
 
 
 class ShowAnswer(TypedDict):
-    """Messages of a conversation, oldest first; or a memory; or an experience."""
+    """Messages of a conversation, oldest first; or a memory, an experience, or a thing of another source."""
 
     conversation: ConversationView | None
     before: int
@@ -77,6 +77,10 @@ class ShowAnswer(TypedDict):
     next_offset: int | None
     memory: MemoryView | None
     experience: dict[str, Any] | None
+    item: ItemView | None
+
+
+_Shown: TypeAlias = "Surroundings | Outline | Memory | Experience | ContextItem"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -295,14 +299,15 @@ class ShowArguments:
     offset: Annotated[int, Argument(OFFSET, 0, 1_000_000), HIDDEN] = 0
 
 
-def _find(harken: Harken, wanted: ShowArguments, caller: Caller) -> Surroundings | Outline | Memory | Experience:
-    """Whatever has that id: messages, else a memory, else an experience."""
+def _find(harken: Harken, wanted: ShowArguments, caller: Caller) -> _Shown:
+    """Whatever has that id: messages, else a memory, else an experience, else what another source has."""
     uid = id_meant(harken, wanted.id, caller)
     try:
         found = harken.show(uid, wanted.around)
         return outline_of(harken, found.conversation.uid) if wanted.outline else _page_of(found, wanted)
     except NotFoundError as missing:
-        for find in (harken.memories.get, harken.experiences.show):
+        finders: tuple[Callable[[str], _Shown], ...] = harken.memories.get, harken.experiences.show, harken.sources.show
+        for find in finders:
             try:
                 return find(uid)
             except NotFoundError:
@@ -321,15 +326,20 @@ def _page_of(found: Surroundings, wanted: ShowArguments) -> Surroundings:
     return replace(found, messages=shown, before=found.before + begin, after=found.after + left)
 
 
-def _show_answer(found: Surroundings | Outline | Memory | Experience, wanted: ShowArguments) -> ShowAnswer:
+def _show_answer(found: _Shown, wanted: ShowArguments) -> ShowAnswer:
+    from harken.model.conversations import ContextItem
     from harken.model.experiences import Experience
     from harken.sources.memories.memory import Memory
 
-    base = ShowAnswer(conversation=None, before=0, messages=[], after=0, next_offset=None, memory=None, experience=None)
+    base = ShowAnswer(
+        conversation=None, before=0, messages=[], after=0, next_offset=None, memory=None, experience=None, item=None
+    )
     if isinstance(found, Memory):
         return {**base, "memory": found.view()}
     if isinstance(found, Experience):
         return {**base, "experience": found.view()}
+    if isinstance(found, ContextItem):
+        return {**base, "item": found.view()}
     if isinstance(found, Outline):
         # For people alone.
         return base
@@ -339,7 +349,8 @@ def _show_answer(found: Surroundings | Outline | Memory | Experience, wanted: Sh
     return {**base, **found.view(), "messages": messages, "next_offset": more}
 
 
-def _show_found(session: Printer, found: Surroundings | Outline | Memory | Experience) -> None:
+def _show_found(session: Printer, found: _Shown) -> None:
+    from harken.model.conversations import ContextItem
     from harken.model.experiences import Experience
     from harken.serve.operations.experiences import show_experience
     from harken.serve.operations.saved import show_memory
@@ -353,6 +364,9 @@ def _show_found(session: Printer, found: Surroundings | Outline | Memory | Exper
         return
     if isinstance(found, Experience):
         show_experience(session, found)
+        return
+    if isinstance(found, ContextItem):
+        session.say(found.content)
         return
     head = found.conversation
     session.say((f"{head.title or head.channel} · {head.uid}", "bold"), whose(head.origin))
@@ -387,13 +401,13 @@ OPERATIONS = (
     ),
     Operation(
         "show",
-        "Show a message among its neighbours, an exchange, a conversation, a memory or an experience by its id.",
+        "Show a message among its neighbours, an exchange, a conversation, or what else `search` lists by its id.",
         ShowArguments,
         _find,
         "Show one thing",
         ShowAnswer,
         _show_answer,
-        help="Show a message in its surroundings, an exchange, a whole conversation, a memory or an experience.\n\n"
+        help="Show a message in its surroundings, an exchange, a whole conversation, a memory, an experience, code…\n\n"
         "ID is an id, the beginning of one, or the number of a line that `search`, `list` or `show --outline` printed "
         "last: `harken show 2`.",
         show=_show_found,
