@@ -49,7 +49,8 @@ export class HarkenClient {
         response = await this.fetch.call(globalThis, `${this.url}/v1/${verb}`, { method: "POST", headers, body, signal });
         if (response.ok) return await response.json();
       } catch (error) {
-        if (attempt >= this.attempts) throw error;
+        // What answers with something else than JSON is no server of Harken, and is not asked again.
+        if (error instanceof SyntaxError || attempt >= this.attempts) throw error;
         await pause(wait);
         continue;
       }

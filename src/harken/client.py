@@ -10,6 +10,7 @@ import asyncio
 import random
 import time
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from contextlib import suppress
 from copy import copy
 from dataclasses import MISSING
 from typing import Any, Self
@@ -90,8 +91,10 @@ class _Client:
                 yield wait
                 continue
             if response.status_code == httpx.codes.OK:
-                answer: dict[str, Any] = response.json()
-                return answer
+                with suppress(ValueError):
+                    answer: dict[str, Any] = response.json()
+                    return answer
+                raise _refusal(response)
             if response.status_code not in _AGAIN or attempt == self._attempts:
                 raise _refusal(response)
             yield max(wait, _seconds(response.headers.get("retry-after", "")))
@@ -219,7 +222,8 @@ def _refusal(response: httpx.Response) -> ApiError:
         return ApiError(response.status_code, str(found["type"]), str(found["detail"]))
     except (ValueError, KeyError, TypeError):
         # What stands between here and the server may answer in its own way.
-        return ApiError(response.status_code, "about:blank", f"{response.url} answers {response.reason_phrase}.")
+        told = f"{response.url} answers {response.reason_phrase}, not as Harken does."
+        return ApiError(response.status_code, "about:blank", told)
 
 
 def _seconds(text: str) -> float:

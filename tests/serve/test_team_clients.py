@@ -143,6 +143,11 @@ def test_it_comes_back_when_it_is_told_to_and_gives_up_in_the_end() -> None:
             harken.whoami()
         assert (refused.value.status, refused.value.kind) == (503, "about:blank")
 
+    sign_in = httpx.MockTransport(lambda _request: httpx.Response(200, text="<html>Sign in"))
+    elsewhere = HarkenClient("http://team.example.org", "hk_", transport=sign_in)
+    with elsewhere as harken, pytest.raises(ApiError, match="answers OK, not as Harken does"):
+        harken.whoami()
+
     def gone(request: httpx.Request) -> httpx.Response:
         raise httpx.ConnectError("gone", request=request)
 
