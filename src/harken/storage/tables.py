@@ -45,8 +45,8 @@ _BILLION = Decimal(1_000_000_000)
 
 
 def to_microseconds(moment: datetime) -> int:
-    """Microseconds since 1970 UTC; exact, unlike `timestamp()`."""
-    since = moment - _EPOCH
+    """Microseconds since 1970 UTC; exact, unlike `timestamp()`. Without a zone it is local time, as Python has it."""
+    since = (moment if moment.tzinfo else moment.astimezone()) - _EPOCH
     # Half as long as to divide by a microsecond, and every row has a moment.
     return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
 

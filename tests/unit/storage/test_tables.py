@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime, timedelta, timezone
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harken.model.views import format_moment
 from harken.storage.ports import batches
 from harken.storage.tables import Json, from_microseconds, to_microseconds
 from harken.storage.vectors import pack, unpack
@@ -47,3 +50,15 @@ def test_vectors_survive_to_a_thousandth() -> None:
     matrix = unit_vectors(5)
     assert abs(unpack([pack(row) for row in matrix], 32) - matrix).max() < 0.001
     assert unpack([], 32).shape == (0, 32)
+
+
+def test_a_moment_without_a_zone_is_local_time_as_everywhere_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        noon = datetime(2026, 1, 2, 12)
+        assert to_microseconds(noon) == to_microseconds(datetime(2026, 1, 2, 3, tzinfo=UTC))
+        assert format_moment(noon) == "2026-01-02T03:00:00.000000Z"
+    finally:
+        monkeypatch.undo()
+        time.tzset()
