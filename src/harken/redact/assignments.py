@@ -27,6 +27,8 @@ _ASCII_STEMS = (
     ("senha", Secret.PASSWORD, "senha"),
     *((word, Secret.PASSWORD, word) for word in ("kennwort", "wachtwoord", "haslo", "psk")),
     ("clave", Secret.KEY, "clave"),
+    ("chiave", Secret.KEY, r"chiave(?: dell['’]| )?(?:api)?"),
+    ("chave", Secret.KEY, r"chave(?: d[ae])?(?: api)?"),
     ("parola d", Secret.PASSWORD, r"parola d['’]ordine"),
 )
 _STEMS = (
@@ -35,12 +37,18 @@ _STEMS = (
     ("contraseñ", Secret.PASSWORD, "contraseña"),
     ("hasł", Secret.PASSWORD, "hasł[aoe]m?"),
     ("гасл", Secret.PASSWORD, "гасл[оа]"),
+    ("schlüssel", Secret.KEY, "schlüssel"),
+    ("clé", Secret.KEY, r"clés?(?: d['’]| de l['’]| )?(?:api)?"),
+    ("ключ", Secret.KEY, "ключ(?: для| от)?(?: api)?"),
+    *((word, Secret.KEY, word) for word in ("密钥", "密鑰")),
     *((word, Secret.PASSWORD, word) for word in ("密码", "密碼", "口令", "パスワード", "비밀번호")),
 )
 _SPELLED = tuple(json.dumps(stem)[1:-1] for stem, _, _ in _STEMS if not stem.isascii())
 _WHOLE = {stem: re.compile(word) for stem, _, word in _STEMS}
 # Names that are words in themselves, or parts of other words: they must stand alone or after a separator.
 _ALONE = frozenset({"pass", "pwd", "pw", "auth", "senha", "cred", "creds", "psk", "clave", "passe"})
+# A key opens doors as well: so it must be of something (`api_key`), before it or behind it (`clé d'API`).
+_OF_SOMETHING = ("key", "chiave", "chave", "schlüssel", "clé", "ключ", "密钥", "密鑰")
 # … or after these: `requirepass`, `mot de passe`.
 _GLUED = tuple(word_lists("secret_words")["glued"])
 _FRENCH = re.compile(r"(?:mots? de |palavras?-)\Z", re.IGNORECASE)
@@ -171,7 +179,8 @@ def _name_end(text: str, low: str, at: int, stem: str) -> int | None:
         return None
     if word == "passe" and not _FRENCH.search(low, max(0, at - _QUALIFIER_CHARS), at):
         return None
-    if word == "key" and not text.startswith("_KEY", at - 1) and not _is_qualified(text, at):
+    is_of_something = word.endswith("api") or text.startswith("_KEY", at - 1) or _is_qualified(text, at)
+    if word.startswith(_OF_SOMETHING) and not is_of_something:
         return None
     return end + len(after)
 

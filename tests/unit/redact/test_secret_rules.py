@@ -182,6 +182,18 @@ wifi password: Blue-Monkey-42~Blue-Monkey-42
 пароль от базы hunter2~hunter2
 密码是hunter2~hunter2
 密码：hunter2~hunter2
+API-Schlüssel: Zx81kQp0aL93mN4t~Zx81kQp0aL93mN4t
+Mein API-Schlüssel ist Zx81kQp0aL93mN4t~Zx81kQp0aL93mN4t
+Zugangsschlüssel: Zx81kQp0aL93mN4t~Zx81kQp0aL93mN4t
+ключ API: Zx81kQp0aL93mN4t~Zx81kQp0aL93mN4t
+мой API-ключ — Zx81kQp0aL93mN4t~Zx81kQp0aL93mN4t
+clé d'API : Zx81kQp0aL93mN4t~Zx81kQp0aL93mN4t
+la clé API est Zx81kQp0aL93mN4t~Zx81kQp0aL93mN4t
+clave de API: Zx81kQp0aL93mN4t~Zx81kQp0aL93mN4t
+chiave dell'API: Zx81kQp0aL93mN4t~Zx81kQp0aL93mN4t
+chave da API: Zx81kQp0aL93mN4t~Zx81kQp0aL93mN4t
+API密钥：Zx81kQp0aL93mN4t~Zx81kQp0aL93mN4t
+API 密鑰是 Zx81kQp0aL93mN4t~Zx81kQp0aL93mN4t
 postgres://app:pa55w0rd@db/prod~pa55w0rd
 postgres://app:p@ss/w0rd@db/prod~p@ss/w0rd
 mongodb+srv://u:p%40ss@c.example.net/x~p%40ss
