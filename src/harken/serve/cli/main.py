@@ -109,7 +109,7 @@ _COMMANDS = {
     },
     "operations.searching": {
         "search": "Find what was said or saved, by word and by meaning; code, commits and documents with --source.",
-        "show": "Show a message in its surroundings, an exchange, a whole conversation, a memory or an experience.",
+        "show": "Show a message in its surroundings, an exchange, a whole conversation, a memory, an experience, code…",
     },
     "operations.status": {
         "status": "Show how much there is, and how it stands.",
