@@ -18,6 +18,7 @@ $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
 	$(BIN)/python -m pip install --quiet --editable '.[all,multilingual]' --group dev
+	@$(BIN)/python -m compileall -q src  # also where Python is told to keep none of what it compiles
 	@touch $(READY)
 
 demo: $(READY)   ## Import real conversations, embed them, search them
