@@ -32,7 +32,7 @@ SOURCES = (
     " make test-cluster CLUSTER_ARCHIVES=FOLDER"
 )
 HEADERS = (
-    "There is no PostgreSQL server with its headers here (pg_config --pgxs tells of none)."
+    "There is no PostgreSQL server with its headers here (pg_config --includedir-server tells of none)."
     " Debian: apt install postgresql-15 postgresql-server-dev-15 gcc make flex xz-utils libcurl4-openssl-dev liblz4-dev"
     " libzstd-dev libssl-dev libkrb5-dev. Another one: PG_CONFIG=/path/to/pg_config"
 )
@@ -63,13 +63,13 @@ def build(archives: Path, built: Path = BUILT) -> Path:
     Raises:
         ClusterError: there are no sources, no server, or no compiler.
     """
-    programs = built / _told("--bindir").relative_to("/")
+    programs = built / _told(_pg_config(), "--bindir").relative_to("/")
     if (built / "ready").exists():
         return programs
     shutil.rmtree(built, ignore_errors=True)
     for name in ("--bindir", "--pkglibdir", "--sharedir"):
         # Its programs look for their libraries and data from where they lie themselves.
-        at = _told(name)
+        at = _told(_pg_config(), name)
         shutil.copytree(at, built / at.relative_to("/"), symlinks=True, dirs_exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="harken-cluster-") as folder:
         for name, configure, target in (("pgvector", False, ()), ("citus", True, ("extension",))):
@@ -86,15 +86,16 @@ def build(archives: Path, built: Path = BUILT) -> Path:
 def _pg_config() -> str:
     named = os.environ.get("PG_CONFIG")
     # Debian's own pg_config is of the client's library; that of each server lies with it.
-    found = [named] if named else sorted(map(str, Path("/usr/lib/postgresql").glob("*/bin/pg_config")), reverse=True)
-    for each in [*found, shutil.which("pg_config")]:
-        if each and Path(subprocess.run([each, "--pgxs"], capture_output=True, text=True).stdout.strip()).is_file():
+    found = sorted(map(str, Path("/usr/lib/postgresql").glob("*/bin/pg_config")), reverse=True)
+    for each in [named] if named else [*found, shutil.which("pg_config")]:
+        # Debian has what builds extensions beside the client, without the server's headers.
+        if each and (_told(each, "--includedir-server") / "postgres.h").is_file():
             return each
     raise ClusterError(HEADERS)
 
 
-def _told(what: str) -> Path:
-    return Path(subprocess.run([_pg_config(), what], capture_output=True, text=True, check=True).stdout.strip())
+def _told(pg_config: str, what: str) -> Path:
+    return Path(subprocess.run([pg_config, what], capture_output=True, text=True).stdout.strip())
 
 
 def _unpack(archives: Path, name: str, target: Path) -> Path:
