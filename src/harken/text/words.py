@@ -18,6 +18,16 @@ UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
 UNSPACED_RUN = re.compile(f"[{UNSPACED}]+")
 # Full text takes single letters of Hangul apart as well.
 _SPACED = re.compile(f"[\u1100-\u11ff{UNSPACED}]")
+# Of Russian, by whose endings one word has a dozen forms: what is left of each is the same. Twice, for reflexive verbs.
+CYRILLIC = "[\u0400-\u04ff]"
+_CYRILLIC_RUN = re.compile(f"{CYRILLIC}+")
+_REFLEXIVE = re.compile("(?<=[а-я]{3})с[ья]$")
+# As of verbs, behind their vowel; and of any word. The longest that leaves three letters.
+_VERBAL = "ем ет ете ешь йте л ла ли ло н на нно но ны ть ют"
+_ENDINGS = """а ам ами ах ая е ев его ее ей ейте ем ему ена ено ены ет ею и ие ием ией ии ий ил ила или ило им ими ит
+    ите ить их ишь ию ия иям иями иях о ов ого ое ой ом ому ою у уй уйте ует уют ут ух ую ы ый ыл ыла ыли ыло ым ыми ыт
+    ыть ых ь ье ью ья ю юю я ям ями ят ях яя"""
+_ENDING = re.compile(f"(?<=[а-я]{{3}})(?:(?<=[ая])(?:{'|'.join(_VERBAL.split())})|(?:{'|'.join(_ENDINGS.split())}))$")
 _DAY_MICROSECONDS = 86_400_000_000
 MONTHS = (
     *("January", "February", "March", "April", "May", "June"),
@@ -160,9 +170,19 @@ def split_unspaced(word: str) -> list[str]:
     return [*pairs, *rest]
 
 
-def spaced(text: str) -> str:
-    """Return the text with a space around every character of a script that writes none."""
-    return text if text.isascii() else _SPACED.sub(r" \g<0> ", text)
+def as_indexed(text: str) -> str:
+    """Return the text as full text has it: scripts without spaces sign by sign, Russian words without their endings.
+
+    What it makes of a text stands in indexes: a change of it takes a schema version, which makes them anew.
+    """
+    if text.isascii():
+        return text
+    return _SPACED.sub(r" \g<0> ", _CYRILLIC_RUN.sub(lambda word: _russian_stem(word[0]), text))
+
+
+@lru_cache(maxsize=65_536)
+def _russian_stem(word: str) -> str:
+    return _ENDING.sub("", _REFLEXIVE.sub("", word.lower().replace("ё", "е")))
 
 
 def day_in_words(microseconds: int) -> str:

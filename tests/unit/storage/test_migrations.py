@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from alembic.config import Config
@@ -133,6 +134,24 @@ def test_an_older_database_gets_its_order_from_its_exchanges_and_the_words_of_tr
     assert text_problems(store) == []
     # By time, all questions stood before all answers.
     assert set(found(store, "apple0")) == {one.uid for one in talk.messages[:3]}
+    store.close()
+
+
+def test_russian_words_that_were_indexed_with_their_endings_lose_them(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "harken.db", tmp_path / "cache")
+    talk = Talk("harbour")
+    for text in ("Мы были в гавани", "nothing of it here", "Корабли ушли"):
+        talk.say(text)
+    keep(store, talk)
+    with store.writing() as tx:
+        driver: Any = tx.connection.connection.dbapi_connection
+        driver.create_function("harken_words", 1, lambda text: text, deterministic=True)
+        tx.text.rebuild(tx.connection)
+        tx.connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0015'")
+    store.close()
+    store = SqliteStore(tmp_path / "harken.db", tmp_path / "cache")
+    assert text_problems(store) == []
+    assert found(store, "гаванью", with_context=False) == [talk.messages[0].uid]
     store.close()
 
 

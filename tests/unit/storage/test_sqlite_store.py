@@ -38,7 +38,7 @@ from harken.storage.sqlite.store import SqliteStore, translated
 from harken.storage.state import get_setting, set_setting
 from harken.testing.store_conformance.asking import apply, keep
 from harken.testing.talk import talk_of
-from harken.text.words import day_in_words, spaced
+from harken.text.words import as_indexed, day_in_words
 
 _OPEN = "import sys; from pathlib import Path; from harken.storage.open import open_store; input(); \
 open_store(Path(sys.argv[1]), Path(sys.argv[1]).parent / 'cache').close(); print('opened')"
@@ -440,9 +440,27 @@ class TestFunctionsOfTheSchema:
         assert day_in_words(microseconds) == expected
 
     def test_scripts_without_spaces_are_taken_apart(self) -> None:
-        assert spaced("plain text") == "plain text"
-        assert spaced("Grüße") == "Grüße"
-        assert spaced("去北京x").split() == ["去", "北", "京", "x"]
+        assert as_indexed("plain text") == "plain text"
+        assert as_indexed("Grüße") == "Grüße"
+        assert as_indexed("去北京x").split() == ["去", "北", "京", "x"]
+
+    @pytest.mark.parametrize(
+        "forms",
+        [
+            "гавань гавани гаванью гаваней ГАВАНИ",
+            "машина машину машине машинами машин",
+            "делать делает делаю делали",
+            "написать написал написала написано написали",
+            "встречаться встречался встречаются",
+            "весёлый весело веселая весёлых",
+            "ошибка ошибки ошибку",
+        ],
+    )
+    def test_russian_words_lose_their_endings(self, forms: str) -> None:
+        assert len(set(as_indexed(forms).split())) == 1
+
+    def test_what_is_left_of_a_russian_word_has_three_letters(self) -> None:
+        assert as_indexed("кот я и v2-бета").split() == ["кот", "я", "и", "v2-бет"]
 
 
 def _set(store: SqliteStore, colour: str) -> None:
@@ -466,7 +484,7 @@ def test_ctrl_c_in_a_function_of_ours_is_no_damage(tmp_path: Path, monkeypatch: 
         raise KeyboardInterrupt
 
     with monkeypatch.context() as once:
-        once.setattr(sqlite_store, "spaced", stopped)
+        once.setattr(sqlite_store, "as_indexed", stopped)
         store = open_store(tmp_path / "harken.db", tmp_path / "cache")
         talk = keep(store, talk_of("kept", "a zebra"))
         said = talk.say("a giraffe", Role.ASSISTANT)

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, inspect, text
 
 from harken.errors import SchemaError
 
-HEAD = "0015"
+HEAD = "0016"
 # The oldest schema whose Harken may go on with the tables of `HEAD`: since then versions have only added what may be
 # left out. A server's processes are upgraded one after the other, with clients at work; see docs/operating.md.
 SERVES_FROM = "0014"

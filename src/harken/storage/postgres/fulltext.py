@@ -22,7 +22,7 @@ from harken.storage.ports import Holding, Question, RowScope, Scored, TextIndex,
 from harken.storage.postgres.connection import WORK_CHANNEL
 from harken.storage.postgres.dialect import PostgresDialect, bare_rows
 from harken.storage.tables import entries, to_microseconds
-from harken.text.words import day_in_words, spaced
+from harken.text.words import as_indexed, day_in_words
 
 _ACCENTS = re.compile("(?<=[A-Za-z])[\u0300-\u036f]+")
 _BETWEEN = re.compile(r"[\W_]+")
@@ -37,7 +37,7 @@ def plain_words(text: str) -> str:
     if text.isascii():
         words = _ASCII_BETWEEN.sub(" ", text).strip()
     else:
-        bare = unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFD", spaced(text))))
+        bare = unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFD", as_indexed(text))))
         words = _BETWEEN.sub(" ", bare).strip()
     if len(words) > _LONG_CHARS:
         return " ".join(list(dict.fromkeys(words.lower().split()))[:_MOST_WORDS])

@@ -15,6 +15,7 @@ from harken.storage.postgres.connection import is_cluster, set_local
 from harken.storage.postgres.fulltext import TsvectorIndex
 from harken.storage.postgres.rights import lock_schema, settle_functions
 from harken.storage.team.tables import TEAM_TABLES, wall_off_teams
+from harken.text.words import CYRILLIC
 
 WORDS = "entry_words"
 _TABLES = (*ALL_TABLES, WORDS)
@@ -31,8 +32,8 @@ _OF_TENANT = text(r"""
 # Languages that the server stems; words in Latin letters elsewhere are taken for English ones.
 _OWN_LETTERS = ("arabic", "armenian", "greek", "hindi", "nepali", "russian", "serbian", "tamil", "yiddish")
 
-# Before it, the words beside a turn were found by times.
-_POSITIONS_SINCE = "0011"
+# Before them, the words beside a turn were found by times, and Russian words had their endings.
+_POSITIONS_SINCE, _STEMS_SINCE = "0011", "0016"
 # From then on a role that is not the owner may be allowed to vacuum.
 _MAINTAIN_SINCE = (17,)
 
@@ -113,8 +114,8 @@ def migrate(connection: Connection, language: str | None, role: str | None, dist
     _run(connection, "functions.sql", schema=schema, **named)
     if has_shards:
         _send_functions(connection)
-    if before is not None and before < _POSITIONS_SINCE:
-        _index_out_of_time(connection)
+    if before is not None and before < _STEMS_SINCE:
+        _index_anew(connection, before)
     if role is not None:
         _grant(connection, schema, role)
     # Whatever was made anew above may be called by everybody, and by no role in particular.
@@ -210,9 +211,17 @@ def _configure_words(connection: Connection, language: str | None) -> None:
         connection.exec_driver_sql(statement)
 
 
-def _index_out_of_time(connection: Connection) -> None:
-    """Index turns anew whose times are not in their order, with the words of their true neighbours."""
-    turns = f"SELECT tenant, array_agg(id) FROM entries WHERE id IN ({TURNS_OUT_OF_TIME}) GROUP BY tenant"
+def _index_anew(connection: Connection, before: str) -> None:
+    """Index anew what stands otherwise in an older index.
+
+    Russian words stood there with their endings, also beside other turns; and turns whose times are not in their order
+    had not the words of their true neighbours.
+    """
+    russian = f"SELECT {{}} FROM entries WHERE coalesce(author, '') || text ~ '{CYRILLIC}'"
+    beside = f"SELECT id FROM entries WHERE conversation_id IN ({russian.format('conversation_id')})"
+    out_of_time = f" OR id IN ({TURNS_OUT_OF_TIME})" if before < _POSITIONS_SINCE else ""
+    chosen = f"id IN ({russian.format('id')}) OR id IN ({beside}){out_of_time}"
+    turns = f"SELECT tenant, array_agg(id) FROM entries WHERE {chosen} GROUP BY tenant"
     for tenant, entry_ids in connection.execute(text(turns)).all():
         _bind(connection, tenant)
         TsvectorIndex(tenant).add(connection, entry_ids)

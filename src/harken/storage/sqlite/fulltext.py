@@ -29,7 +29,7 @@ from harken.storage.sqlite.indexed import (
 )
 from harken.storage.statements import bare, bare_each
 from harken.storage.tables import entries
-from harken.text.words import STOP_WORDS, spaced
+from harken.text.words import CYRILLIC, STOP_WORDS, as_indexed
 
 if TYPE_CHECKING:
     from harken.storage.sqlite.postings import Inside, Int64, RoleLists
@@ -53,6 +53,8 @@ _SETTINGS = tuple(
     for name, value in (("automerge", 8), ("crisismerge", 64), ("hashsize", 8 << 20))
 )
 _CHANGES = "SELECT total_changes()"
+_REBUILD = f"INSERT INTO {INDEX}({INDEX}) VALUES ('rebuild')"
+_HAS_STEMS = f"SELECT 1 FROM entries WHERE coalesce(author, '') || text GLOB '*{CYRILLIC}*' LIMIT 1"
 SCHEMA = (
     VIEW,
     f"""CREATE VIRTUAL TABLE {INDEX} USING fts5({COLUMNS},
@@ -227,7 +229,7 @@ class Fts5Index(TextIndex):
 
     def rebuild(self, connection: Connection) -> None:
         """Make the index anew from the rows."""
-        connection.exec_driver_sql("INSERT INTO entry_index(entry_index) VALUES ('rebuild')")
+        connection.exec_driver_sql(_REBUILD)
 
     def merge(self, connection: Connection) -> bool:
         """Merge pieces of the index where four are of a size, for a hundredth of a second; whether that is not all.
@@ -248,17 +250,20 @@ class Fts5Index(TextIndex):
         """Bring what an older Harken has indexed up to date.
 
         Entries that are not to be trusted get their mark, and turns whose times are not in their order the words of
-        their true neighbours. Each of the two views says what is in the index at its time.
+        their true neighbours. Each of the two views says what is in the index at its time; where Russian words stood
+        with their endings, none does, and all is indexed anew.
         """
         untrusted = f"SELECT id FROM entries WHERE trust IN ({UNTRUSTED_NAMES})"
         marked = f"FROM entry_words WHERE id IN ({untrusted}) OR id IN ({TURNS_OUT_OF_TIME})"
-        for statement in (
-            f"INSERT INTO entry_index(entry_index, rowid, {COLUMNS}) SELECT 'delete', id, {COLUMNS} {marked}",
-            "DROP VIEW entry_words",
-            VIEW,
-            f"INSERT INTO entry_index(rowid, {COLUMNS}) SELECT id, {COLUMNS} {marked}",
-            *_SETTINGS,
-        ):
+        take_out = f"INSERT INTO entry_index(entry_index, rowid, {COLUMNS}) SELECT 'delete', id, {COLUMNS} {marked}"
+        put_in = f"INSERT INTO entry_index(rowid, {COLUMNS}) SELECT id, {COLUMNS} {marked}"
+        is_stemmed = bool(bare(connection, _HAS_STEMS))
+        steps = (
+            ("DROP VIEW entry_words", VIEW, _REBUILD)
+            if is_stemmed
+            else (take_out, "DROP VIEW entry_words", VIEW, put_in)
+        )
+        for statement in (*steps, *_SETTINGS):
             connection.exec_driver_sql(statement)
 
     def problems(self, connection: Connection) -> list[str]:
@@ -440,7 +445,7 @@ def _count(connection: Connection, scope: RowScope) -> int:
 def _phrase(term: str) -> str:
     """A term as FTS5 has it, in quotes; empty where it has no letter and no digit."""
     text = term.encode("utf-8", "ignore").decode().translate(_NO_SYNTAX)
-    inner = " ".join((text if text.isascii() else spaced(text)).split())
+    inner = " ".join((text if text.isascii() else as_indexed(text)).split())
     return f'"{inner}"' if _LETTER.search(inner) else ""
 
 

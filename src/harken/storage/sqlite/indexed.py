@@ -15,7 +15,7 @@ from harken.storage.entries import NEIGHBOURS
 from harken.storage.ports import Values
 from harken.storage.statements import bare, bare_each
 from harken.storage.tables import to_microseconds
-from harken.text.words import day_in_words, spaced
+from harken.text.words import as_indexed, day_in_words
 
 INDEX = "entry_index"
 COLUMNS = "own, context, day, scope"
@@ -71,7 +71,7 @@ class Indexed(NamedTuple):
     def of(cls, entry_id: int, row: Values) -> Indexed:
         """That of a row which is complete."""
         day = day_in_words(to_microseconds(row["created_at"]))
-        return cls(entry_id, spaced(spoken(row["author"], row["text"])), day, _scope(*_scoping(row)))
+        return cls(entry_id, as_indexed(spoken(row["author"], row["text"])), day, _scope(*_scoping(row)))
 
     def with_context(self, said: Sequence[str], place: int) -> tuple[int, str, str, str, str]:
         """It among what was said, in its place there."""

@@ -32,7 +32,7 @@ from harken.storage.sqlite.fulltext import Fts5Index
 from harken.storage.state import recount
 from harken.storage.statements import bare, bare_each, compiled, placed_insertion
 from harken.storage.tables import REPAIR
-from harken.text.words import day_in_words, spaced
+from harken.text.words import as_indexed, day_in_words
 
 if TYPE_CHECKING:
     from sqlalchemy import BindParameter, ClauseElement, ColumnElement, Connection, Engine, FromClause, Insert, Table
@@ -377,7 +377,7 @@ def _make_engine(path: Path | None, is_read_only: bool) -> Engine:
 
 def _prepare(connection: sqlite3.Connection, _record: ConnectionPoolEntry) -> None:
     connection.isolation_level = None
-    for name, function in (("harken_words", spaced), ("harken_day", day_in_words)):
+    for name, function in (("harken_words", as_indexed), ("harken_day", day_in_words)):
         answers = _answers(function)
         next(answers)
         connection.create_function(name, 1, answers.send, deterministic=True)

@@ -151,6 +151,26 @@ class TestSchema:
             assert set(found(store, "apple0")) == {one.uid for one in talk.messages[:3]}
             assert text_problems(store) == []
 
+    def test_russian_words_that_were_indexed_with_their_endings_lose_them(
+        self, postgres: PostgresServer, server_url: URL, tmp_path: Path
+    ) -> None:
+        talks = {tenant: Talk(f"of {tenant}") for tenant in ("north", "south")}
+        for tenant, talk in talks.items():
+            for text in ("Мы были в гавани", "nothing of it here", "zebra one"):
+                talk.say(text)
+            with closing(open_store(text_of(server_url), tmp_path, tenant)) as store:
+                keep(store, talk)
+        for statement in (
+            "UPDATE entry_words SET words = ts_delete(words, 'гаван') || to_tsvector('simple', 'гавани')",
+            "UPDATE alembic_version SET version_num = '0015'",
+        ):
+            postgres.execute(statement, server_url.database)
+        migrate(server_url, tmp_path)
+        for tenant, talk in talks.items():
+            with closing(open_store(text_of(server_url), tmp_path, tenant)) as store:
+                assert text_problems(store) == []
+                assert found(store, "гаванью", with_context=False) == [talk.messages[0].uid]
+
     def test_every_tenant_of_the_version_before_is_told_what_its_texts_are_like(
         self, postgres: PostgresServer, server_url: URL, tmp_path: Path
     ) -> None:
