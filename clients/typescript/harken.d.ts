@@ -196,6 +196,8 @@ export interface DetailsWanted {
 }
 export interface DigestAnswer {
   topics: Array<DigestTopicView>;
+  /** Where it goes on; null at the end. */
+  next_cursor: string | null;
   markdown: string;
 }
 export interface DigestArguments {

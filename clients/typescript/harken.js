@@ -37,7 +37,7 @@ export class HarkenClient {
   /** The answer of a verb by its name. */
   async call(verb, given = {}) {
     const headers = { authorization: `Bearer ${this.key}`, "content-type": "application/json" };
-    if (this.space !== undefined) headers["harken-space"] = this.space;
+    if (this.space !== undefined) headers["harken-space"] = utf8(this.space);
     // The same for every attempt: what was done by one whose answer was lost is not done again.
     if (WRITES.has(verb)) headers["idempotency-key"] = crypto.randomUUID();
     const body = JSON.stringify(given);
@@ -253,6 +253,11 @@ export class HarkenClient {
   audit(given = {}) {
     return this.call("audit", given);
   }
+}
+
+// A header of fetch holds bytes, each as one character.
+function utf8(text) {
+  return String.fromCharCode(...new TextEncoder().encode(text));
 }
 
 function pause(milliseconds) {

@@ -80,7 +80,8 @@ class _Client:
             # The same for every attempt: what was done by one whose answer was lost is not done again.
             headers["idempotency-key"] = uuid4().hex
         named = {name: value for name, value in given.items() if value is not None}
-        request = self._http.build_request("POST", f"/v1/{operation.name}", json=named, headers=headers)
+        encoded = httpx.Headers(headers, encoding="utf-8")
+        request = self._http.build_request("POST", f"/v1/{operation.name}", json=named, headers=encoded)
         for attempt in range(1, self._attempts + 1):
             wait = min(_MOST_WAIT, _LEAST_WAIT * 2 ** (attempt - 1)) * random.uniform(0.5, 1.0)  # noqa: S311
             response = yield request

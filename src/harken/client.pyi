@@ -121,6 +121,7 @@ class DetailsView(TypedDict):
 
 class DigestAnswer(TypedDict):
     topics: list[DigestTopicView]
+    next_cursor: str | None
     markdown: str
 
 class DigestLineView(TypedDict):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from sqlalchemy import true
 from harken.engine import Harken
 from harken.record.ids import conversation_uid
 from harken.serve.hooks.answers import Hooks
+from harken.serve.operations.operation import Caller
+from harken.serve.operations.registry import operation_of
 from harken.storage.tables import vectors
 from harken.testing import HashingEmbedder
 
@@ -133,6 +136,10 @@ def test_the_digest_tells_what_was_decided_and_what_is_open(harken: Harken, cloc
     [part] = harken.topics.digest(limit=1, offset=1, newest=2)
     assert part.topic == others[0].topic
     assert part.lines == others[0].lines[-2:]
+    ask = partial(operation_of("digest").call, harken, caller=Caller())
+    first, last = ask({"limit": 2}), ask({"limit": 2, "offset": 2})
+    assert [len(first["topics"]), first["next_offset"], len(last["topics"]), last["next_offset"]] == [2, 2, 1, None]
+    assert first["markdown"].count("\n## ") == 2
 
 
 def test_suggested_tags_are_the_topics_words_and_nobody_sets_them(harken: Harken) -> None:

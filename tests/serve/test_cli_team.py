@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from sqlalchemy import make_url
 
 from command_line import CommandLine
+from postgres_server import PostgresServer
 
 
 @pytest.fixture
@@ -119,3 +121,18 @@ def test_a_key_is_taken_out_of_what_is_said(cli: CommandLine, server: dict[str, 
     [memory] = cli("memory", "list", "--json", settings={**server, "HARKEN_KEY": secret}).json()
     assert secret not in memory["content"]
     assert "[redacted:harken-key]" in memory["content"]
+
+
+def test_the_doctor_of_whoever_has_the_database_looks_at_every_space(
+    cli: CommandLine, server: dict[str, str], tenant: str, postgres: PostgresServer
+) -> None:
+    bob = {**server, "HARKEN_KEY": cli("principal", "create", "bob", settings=server).out.strip()}
+    cli("memory", "add", "The boiler is serviced in May.", settings=bob)
+    assert "All agrees" in cli("doctor", settings=server).out
+    database = make_url(server["HARKEN_STORE"]).database
+    postgres.execute(f"DELETE FROM entry_words WHERE tenant LIKE '{tenant}/%'", database)
+    found = cli("doctor", "--json", code=1, settings=server).json()["findings"]
+    assert [each["problem"] for each in found] == ["bob: The full-text index differs from the rows."]
+    assert "fixed: bob" in cli("doctor", "--fix", settings=server).out
+    assert "All agrees" in cli("doctor", settings=server).out
+    assert cli.search("boiler", settings=bob)

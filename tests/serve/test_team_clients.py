@@ -96,6 +96,16 @@ def test_a_blocking_client_records_recalls_and_pages(address: str, served: Serve
             harken.search("a", "b")  # type: ignore[misc]
 
 
+def test_a_space_may_be_called_in_any_script(address: str, served: Served) -> None:
+    with HarkenClient(address, served.keys["ann"]) as harken:
+        for name in ("Gewächshaus", "温室", "North farm"):
+            harken.space_create(name)
+            saved = harken.in_space(name).remember(f"The pump of {name} is blue.")
+            assert harken.in_space(name).memory_confirm(saved["id"])["id"] == saved["id"]
+    latin = {"authorization": f"Bearer {served.keys['ann']}".encode(), "harken-space": "Gewächshaus".encode("latin-1")}
+    assert httpx.post(f"{address}/v1/memories", json={}, headers=latin).status_code == 200
+
+
 def test_an_awaited_client_does_the_same(address: str, served: Served) -> None:
     async def ask() -> list[int]:
         async with AsyncHarkenClient(address, served.keys["ann"]) as harken:
@@ -165,6 +175,8 @@ const contents = ["Ilse bakes bread.", "Owls hoot at night.", "Red paint peels o
 for (const content of contents) await harken.inSpace("written").remember({{ content }});
 const pages = [];
 for await (const page of harken.inSpace("written").pages("memories", {{ limit: 2 }})) pages.push(page.memories.length);
+await harken.space_create({{ name: "温室2" }});
+await harken.inSpace("温室2").remember({{ content: "Kept in the glasshouse." }});
 let refused = null;
 try {{ await harken.inSpace("hidden").remember({{ content: "Not here." }}); }}
 catch (error) {{ refused = [error instanceof ApiError, error.status, error.type, error.detail]; }}

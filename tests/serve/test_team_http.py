@@ -282,12 +282,17 @@ def test_who_tries_keys_is_stopped(served: Served) -> None:
 def test_the_audit_says_who_did_what_to_which_ids_and_only_to_who_manages_the_team(served: Served) -> None:
     made = served.verb("bob", "remember", {"content": "The quay floods."}).json()
     served.verb("bob", "memories", {})
+    said = served.verb("bob", "record", {"conversation": "log", "role": "user", "text": "High water."}).json()
+    named = {"ids": ["log"], "kind": "conversation", "confirm": True}
+    assert served.verb("bob", "forget", named).json()["ids"] == [said["conversation_id"]]
     problem(served.verb("bob", "forget", {"ids": ["ffffffffffff"], "confirm": True}), 404)
     problem(served.verb("bob", "audit"), 403)
     lines = served.ask("ann", "GET", "/v1/audit?limit=10").json()["audit"]
     mine = [(line["verb"], line["status"], line["ids"]) for line in lines if line["verb"] != "audit"]
     assert mine == [
         ("forget", 404, ["ffffffffffff"]),
+        ("forget", 200, [said["conversation_id"]]),
+        ("record", 200, [said["id"]]),
         ("memories", 200, [made["id"]]),
         ("remember", 200, [made["id"]]),
     ]

@@ -76,3 +76,8 @@ def test_the_link_is_made_for_the_local_socket_alone(filled: CommandLine, place:
         answer = httpx.post(f"{found[0]}/v1/view", headers=headers, json={}, timeout=PATIENCE_SECONDS)
         assert answer.status_code == 403
         assert "url" not in answer.text
+
+
+def test_a_store_beside_the_home_is_named_where_it_can_be_set(cli: CommandLine) -> None:
+    assert "Set store in harken.toml" in cli("--store", "postgresql://x@y/z", "view", code=2).err
+    assert "settings file" in cli("config", "set", "store", "postgresql://x@y/z", code=2).err

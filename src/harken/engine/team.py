@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -39,6 +39,7 @@ from harken.text.characters import sha256_of
 
 if TYPE_CHECKING:
     from harken.providers.embedder import Embedder
+    from harken.record.doctor import Finding
 
 OPERATOR = "operator"
 # Spaces that nobody has asked for so long are let go, and looked for so often.
@@ -46,6 +47,9 @@ _IDLE_SECONDS, _LOOKED_EVERY_SECONDS = 600.0, 30.0
 _READERS = 16
 # Of so many spaces one is looked for that a recall can be tried in.
 _WARMED_UP_BY = 100
+
+# What the doctor finds in every space alike.
+_OF_SERVER = ("database", "rights", "languages", "left")
 
 _log = Log(__name__)
 
@@ -275,8 +279,11 @@ class Team(Members):
             for space in spaces
             if space.retention_days is not None
         )
-        scrub_for(map(self._server.of_tenant, {self.name, *(space.tenant for space in spaces)}), self._server)
+        self._free(spaces)
         return count
+
+    def _free(self, spaces: Sequence[TeamSpace]) -> None:
+        scrub_for(map(self._server.of_tenant, {self.name, *(space.tenant for space in spaces)}), self._server)
 
     def _all_spaces(self) -> list[TeamSpace]:
         with self._control.reading(self.name) as tx:
@@ -385,6 +392,20 @@ class Team(Members):
 
     def __exit__(self, *_error: object) -> None:
         self.close()
+
+
+def examine(team: Team, fix: bool = False) -> list[Finding]:
+    """Everything that does not agree in any space of a team, with the space's name; see `Maintenance.doctor`."""
+    spaces = team._all_spaces()
+    team._free(spaces)
+    found = team._first.maintenance.doctor(fix)
+    for space in spaces:
+        if space.tenant != team.name:
+            with team._opened(space.tenant) as memory:
+                examined = memory.maintenance.doctor(fix)
+            of_it = (each for each in examined if each.check not in _OF_SERVER)
+            found += [replace(each, problem=f"{space.name}: {each.problem}") for each in of_it]
+    return found
 
 
 def _has_vectors(memory: Harken) -> bool:

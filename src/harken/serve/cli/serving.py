@@ -188,7 +188,7 @@ def view(session: CommandSession, no_browser: bool) -> None:
     from harken.serve.viewer.opening import show_pages
 
     if session.overrides:
-        raise UsageError("The pages are those of a home; --store does not go with them. Set store: harken config set")
+        raise UsageError("The pages are those of a home; --store does not go with them. Set store in harken.toml")
     show_pages(session, DaemonPaths(str(session.settings().home)), with_browser=not no_browser)
 
 

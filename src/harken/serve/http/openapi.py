@@ -87,8 +87,8 @@ def team_openapi() -> dict[str, Any]:
                 "Space": {
                     "name": "Harken-Space",
                     "in": "header",
-                    "description": "The space that is written to: its name or id; left out, one's own.",
-                    "schema": {"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[!-~]+$"},
+                    "description": "The space that is written to: its name, in UTF-8, or id; left out, one's own.",
+                    "schema": {"type": "string", "minLength": 1, "maxLength": 200},
                     "example": "release-notes",
                 },
                 "Once": {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -101,7 +101,7 @@ class TeamServer:
         self, operation: AnyOperation, given: Mapping[str, Any], context: Any, progress: Callable[[int, int], None]
     ) -> dict[str, Any]:
         request: Request = context.request
-        space = request.headers.get(SPACE_HEADER)
+        space = _space_of(request)
         call = VerbCall(request.scope[_SPEAKER], operation, given, space, "mcp", progress=progress)
         return (await self.answer(call)).answer
 
@@ -207,7 +207,7 @@ class _Keyed:
 async def _run(server: TeamServer, request: Request) -> Response:
     operation = operation_of(request.url.path.rpartition("/")[2], TEAM_OPERATIONS)
     speaker: Speaker = request.scope[_SPEAKER]
-    space = request.headers.get(SPACE_HEADER)
+    space = _space_of(request)
     asker = json.dumps([speaker.principal.team, speaker.principal.id, space])
     if request.method == "GET":
         given: object = dict(request.query_params)
@@ -267,6 +267,14 @@ async def _problem(_request: Request, error: Exception) -> Response:
 def _token_of(headers: Headers) -> str | None:
     scheme, _, token = headers.get("authorization", "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" and token.strip() else None
+
+
+def _space_of(request: Request) -> str | None:
+    named = request.headers.get(SPACE_HEADER)
+    # Headers are read as Latin-1; most programs send UTF-8, some what Latin-1 has of a name.
+    with suppress(UnicodeDecodeError):
+        return named and named.encode("latin-1").decode()
+    return named
 
 
 def _offered(context: Any) -> Sequence[AnyOperation]:

@@ -25,6 +25,7 @@ from harken.serve.operations.operation import (
     changing,
     id_meant,
     number_listed,
+    paged,
     view_of,
 )
 from harken.text.dates import parse_since
@@ -92,6 +93,7 @@ class DigestAnswer(TypedDict):
     """Topics of three conversations or more, with what was decided in each, and the same as Markdown."""
 
     topics: list[DigestTopicView]
+    next_offset: int | None
     markdown: str
 
 
@@ -151,7 +153,9 @@ def _digest(harken: Harken, wanted: DigestArguments, caller: Caller) -> Sequence
     if caller.is_owner and not harken.topics.list():
         harken.topics.refresh()
     since = parse_since(wanted.since, datetime.now(UTC)) if wanted.since else None
-    part: dict[str, Any] = {"limit": wanted.limit, "offset": wanted.offset, "newest": wanted.newest}
+    # One more tells programs, which read page by page, whether there are others.
+    limit = wanted.limit if caller.is_owner else wanted.limit + 1
+    part: dict[str, Any] = {"limit": limit, "offset": wanted.offset, "newest": wanted.newest}
     found = harken.topics.digest(since, caller.project(wanted.project), **part)
     if caller.is_owner:
         number_listed(harken, [line.conversation_uid for each in found for line in each.lines])
@@ -173,10 +177,6 @@ def _markdown(found: Sequence[DigestTopic]) -> str:
     if not found:
         lines.append("No topic has three conversations yet.")
     return "\n".join(lines).rstrip() + "\n"
-
-
-def _digest_answer(found: Sequence[DigestTopic]) -> DigestAnswer:
-    return DigestAnswer(topics=view_of(found), markdown=_markdown(found))
 
 
 def _clusters(words: str, name: str) -> Operation[TopicsArguments, ShownTopics]:
@@ -345,11 +345,11 @@ OPERATIONS = (
         _digest,
         "Digest of topics",
         DigestAnswer,
-        lambda found, _wanted: _digest_answer(found),
+        lambda found, wanted: {**paged("topics")(found, wanted), "markdown": _markdown(found[: wanted.limit])},
         help="Print as Markdown what was decided in each topic of three conversations or more, and what is open.",
         is_long=True,
         show=lambda printer, found: printer.write(_markdown(found)),
-        shell_view=_digest_answer,
+        shell_view=lambda found: {"topics": view_of(found), "markdown": _markdown(found)},
         is_paged=True,
     ),
     Operation(

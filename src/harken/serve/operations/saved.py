@@ -204,7 +204,7 @@ def _forget(harken: Harken, wanted: ForgetArguments, _caller: Caller) -> ForgetA
     is_said = wanted.kind in ("message", "conversation")
     named: dict[str, Any] = {f"{wanted.kind}s": wanted.ids} if is_said else {"saved": (wanted.kind, wanted.ids)}
     doomed = harken.maintenance.plan_forget(**named)
-    ids = list(wanted.ids) if is_said else [grave.uid for grave in doomed.tombstones]
+    ids = [grave.uid for grave in doomed.tombstones]
     if wanted.confirm and not harken.maintenance.forget(doomed).scrubbed:
         note = f"{note} {_UNFREED}"
     if doomed.copies:

@@ -93,14 +93,13 @@ def digest(asked: PageRequest) -> Rendered:
     question = asked.query.get("q", "").strip()
     before = view_of(asked.harken.chats.past(question, is_logged=False))["asked_before"] if question else None
     offset = _offset(asked)
-    # One more tells whether there are others.
-    wanted = {**asked.given("since", "project"), "limit": _DIGESTED + 1, "offset": offset, "newest": _NEWEST}
-    found = asked.call("digest", **wanted)["topics"]
+    wanted = {**asked.given("since", "project"), "limit": _DIGESTED, "offset": offset, "newest": _NEWEST}
+    found = asked.call("digest", **wanted)
     facts = {
         "title": "Decided and open",
-        "topics": found[:_DIGESTED],
+        "topics": found["topics"],
         "newest": _NEWEST,
-        "more": asked.other(offset=offset + _DIGESTED) if len(found) > _DIGESTED else None,
+        "more": asked.other(offset=found["next_offset"]) if found["next_offset"] else None,
         "projects": asked.harken.maintenance.projects(),
         "wanted": asked.given("since", "project"),
         "question": question,
