@@ -152,7 +152,7 @@ class Chat:
         with self.recorder.store.reading() as tx:
             found = find_conversation(tx, uid)
         if found is None:
-            raise NotFoundError(f"There is no conversation {uid}. Begin one: Harken.chat.begin()")
+            raise NotFoundError(f"There is no conversation {uid} any more. Begin another: harken chat")
         return NewConversation(found.channel, found.external_id, project=found.project, own_uid=uid)
 
     @contextmanager
