@@ -300,6 +300,14 @@ class TestTalking:
         assert outcome.out.endswith("Yes.\n")
         assert "answers with status 500" in harken.fails("chat", "third?")
 
+    def test_an_answer_that_ends_where_the_model_may_say_no_more_is_told_as_cut(
+        self, harken: CommandLine, server: ChatServer
+    ) -> None:
+        server.script(Says("One, two and", finish="length"), Says("", finish="length"))
+        told = harken("chat", "count")
+        assert (told.out, told.err.count("cut off at llm.max_tokens")) == ("One, two and\n", 1)
+        assert "answered nothing before llm.max_tokens" in harken.fails("chat", "think")
+
     def test_without_a_model_it_says_how_to_get_one_and_serves_the_commands(self, cli: CommandLine) -> None:
         outcome = chat(cli, "hello", "/core set user name Ada")
         assert "No language model is configured" in outcome.err

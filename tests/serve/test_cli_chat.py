@@ -75,6 +75,9 @@ class TestCore:
 
 
 class TestConfig:
+    def test_a_limit_that_is_taken_away_is_shown_as_none(self, cli: CommandLine) -> None:
+        assert cli("config", "set", "llm.max_usd_per_day", "none").out.split()[3:5] == ["llm.max_usd_per_day", "none"]
+
     def test_a_value_set_at_run_time_is_shown_with_its_origin_until_it_is_taken_back(self, cli: CommandLine) -> None:
         told = cli("config", "set", "auto_rag.top_k", "5", "--json").json()
         assert told == [{"key": "auto_rag.top_k", "value": 5, "origin": "run time"}]

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from coding_agent import CodingAgent, answering, ask, daemons_of, end, eventually
-from command_line import TIMEOUT_SECONDS, CommandLine
+from command_line import PYTHON, TIMEOUT_SECONDS, CommandLine
 from harken.serve.daemon.paths import DaemonPaths
 
 SAID = "The numbat of Zanzibar signs every invoice of the marmalade works in person"
@@ -171,3 +171,11 @@ def test_what_others_put_in_the_place_of_its_folder_gets_no_socket(cli: CommandL
     (cli.home / "run").symlink_to(theirs)
     assert "run is a link, so no socket is put there. Remove it" in cli.fails("serve")
     assert list(theirs.iterdir()) == []
+
+
+def test_the_library_that_runs_models_tells_nobody_of_it(tmp_path: Path) -> None:
+    loaded = "from harken.providers.onnx_session import vendor_errors; vendor_errors()"
+    env = {name: value for name, value in os.environ.items() if name != "ORT_DISABLE_TELEMETRY"}
+    env = {**env, "HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)}
+    subprocess.run([PYTHON[0], "-c", loaded], env=env, check=True, timeout=TIMEOUT_SECONDS)
+    assert list(tmp_path.rglob("*")) == []

@@ -84,6 +84,7 @@ class Rounds:
     said: str = ""
     heard: str = ""
     stopped: bool = False
+    is_cut: bool = False
     tool_calls: int = 0
     usage: TokenUsage = field(default_factory=TokenUsage)
     price_usd: Decimal | None = Decimal(0)
@@ -111,7 +112,9 @@ class Rounds:
             if not answer.tool_calls:
                 if answer.finish is Finish.REFUSED:
                     return "The model refused to answer."
-                return "" if answer.text.strip() else "The model answered nothing."
+                self.is_cut = answer.finish is Finish.LENGTH
+                why = " before llm.max_tokens was reached; raise it" if self.is_cut else ""
+                return "" if answer.text.strip() else f"The model answered nothing{why}."
             rounds.append(ChatMessage(Role.ASSISTANT, answer.text, answer.tool_calls))
             rounds += [self._called(call, asked, is_over=number >= most) for call in answer.tool_calls]
             if self.stop.is_set():

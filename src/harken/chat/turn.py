@@ -34,6 +34,7 @@ class Turn:
         text: the answer, or as much of it as was said.
         error: why it failed, secrets taken out.
         stopped: by the user.
+        is_cut: the answer ends where `llm.max_tokens` was reached.
         usage: of all calls of the model whose tokens were counted.
         price_usd: of all calls; None where one was broken off or has no known price.
         context: of the first call.
@@ -43,6 +44,7 @@ class Turn:
     status: ExchangeStatus
     error: str | None
     stopped: bool
+    is_cut: bool
     tool_calls: int
     usage: TokenUsage
     price_usd: Decimal | None
@@ -141,7 +143,7 @@ class Chat:
                 rounds.keep_cut("failed")
                 exchange.end(described(error))
                 raise
-            facts = rounds.stopped, rounds.tool_calls, rounds.usage, rounds.price_usd
+            facts = rounds.stopped, rounds.is_cut, rounds.tool_calls, rounds.usage, rounds.price_usd
             return Turn(rounds.said, _status(why), why, *facts, context)
 
     def _head(self, uid: str) -> NewConversation:
@@ -150,7 +152,7 @@ class Chat:
         with self.recorder.store.reading() as tx:
             found = find_conversation(tx, uid)
         if found is None:
-            raise NotFoundError(f"There is no conversation {uid}. Begin one: Harken.chat.begin()")
+            raise NotFoundError(f"There is no conversation {uid} any more. Begin another: harken chat")
         return NewConversation(found.channel, found.external_id, project=found.project, own_uid=uid)
 
     @contextmanager

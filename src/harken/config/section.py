@@ -95,8 +95,6 @@ class SettingsSection:
             except ValueError as error:
                 problems.append((name, f"{name} {error}"))
         problems += [(name, UNKNOWN) for name in given]
-        if not problems and (problem := self.contradiction()):
-            problems.append(("", problem))
         if problems:
             raise SettingsError(problems)
 
@@ -105,10 +103,6 @@ class SettingsSection:
     def hints(cls) -> Mapping[str, Any]:
         """Return the annotation of each setting, in the order of the class."""
         return get_type_hints(cls)
-
-    def contradiction(self) -> str:
-        """Say what is wrong with values each of which may be; empty where nothing is."""
-        return ""
 
     def model_copy(self, *, update: Mapping[str, Any]) -> Self:
         """Return the same with other values, which are right."""

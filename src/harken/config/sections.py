@@ -107,11 +107,6 @@ class LlmConfig(SettingsSection):
     input_usd_per_million: Annotated[Decimal, Field(ge=0)] | None = None
     output_usd_per_million: Annotated[Decimal, Field(ge=0)] | None = None
 
-    def contradiction(self) -> str:
-        """Say whether one price is missing."""
-        is_half = (self.input_usd_per_million is None) != (self.output_usd_per_million is None)
-        return "input_usd_per_million and output_usd_per_million must be set together" if is_half else ""
-
 
 class RedactionConfig(SettingsSection):
     """What is taken out before anything touches a disk.

@@ -57,11 +57,13 @@ class Harken(Parts):
 
         Raises:
             StoreError: it was not kept; the call may be repeated, and with `once` never keeps it twice.
-            UsageError: there is no such role, type or trust.
+            UsageError: there is no such role, type or trust, or the text is none.
         """
         from harken.record.project import identify_project
         from harken.record.recorder import Batch, NewConversation, NewMessage
 
+        if not isinstance(text, str):
+            raise UsageError(f"A message's text is a str, not {text.__class__.__name__}; of parts, give their text.")
         who, kind = Role.of(role), MessageType.of(type)
         by_tool = who is Role.TOOL or kind is MessageType.TOOL_RESULT
         trusted = Trust.of(trust or (Trust.TOOL if by_tool else Trust.OWNER if who is Role.USER else Trust.AGENT))

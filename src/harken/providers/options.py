@@ -150,7 +150,7 @@ class ChatOptions:
         A vendor's own key is never sent to an endpoint of another: with a URL, only `llm.api_key` is.
 
         Raises:
-            ConfigError: the model is not written as `vendor:model`, or there is no such vendor.
+            ConfigError: the model is not written as `vendor:model`, there is no such vendor, or a price is missing.
         """
         if not wanted.model:
             return None
@@ -160,9 +160,11 @@ class ChatOptions:
         key = wanted.api_key.get_secret_value() if wanted.api_key else None
         if not key and not wanted.url:
             key = next((env[name] for name in _KEY_VARIABLES.get(vendor, ()) if env.get(name)), None)
-        prices = None
-        if wanted.input_usd_per_million is not None and wanted.output_usd_per_million is not None:
-            prices = (wanted.input_usd_per_million, wanted.output_usd_per_million)
+        into, out = wanted.input_usd_per_million, wanted.output_usd_per_million
+        if (into is None) != (out is None):
+            missing = "input" if into is None else "output"
+            raise ConfigError(f"One price alone is set: harken config set llm.{missing}_usd_per_million PRICE")
+        prices = None if into is None or out is None else (into, out)
         return cls(vendor, model, wanted.url, key, wanted.timeout_seconds, wanted.max_tokens, prices)
 
     def price(self, usage: TokenUsage) -> Decimal | None:

@@ -113,7 +113,8 @@ def plan_conversations(tx: Transaction, uids: Sequence[str], moment: datetime) -
 def _check_present(uids: Sequence[str], present: Collection[str], kind: str) -> None:
     if missing := [uid for uid in uids if uid not in present]:
         where = "list" if kind == "conversation" else "search QUERY"
-        raise NotFoundError(f"There is no {kind} {missing[0]}. Ids are printed by: harken {where}")
+        short = f" (forget takes {_SHOWN} characters of an id, or more)" if len(missing[0]) < _SHOWN else ""
+        raise NotFoundError(f"There is no {kind} {missing[0]}{short}. Ids are printed by: harken {where}")
 
 
 def plan_project(tx: Transaction, name: str, moment: datetime) -> ForgetPlan:

@@ -6,7 +6,7 @@ import calendar
 import re
 import unicodedata
 from datetime import UTC, date, datetime, time, timedelta
-from importlib import import_module
+from importlib import import_module, resources
 
 from harken.errors import UsageError
 
@@ -16,8 +16,17 @@ _LONGEST = 100
 # None is an abbreviation of a time zone, which each language takes: those of four or five letters end in `t` or `z`.
 _LONG_WORD = re.compile("[a-z]{6,}|[a-z]{3,4}[a-su-y](?![a-z])")
 # "Last week" is one, where "2 weeks ago" is a day; so is "in a year".
-_WEEK = re.compile(r"\b(?:last|this|next|letzte|diese|derni|cette|pasada|esta|scorsa|questa|прошл|эт[ао])|[上本这]")
-_COUNTED = re.compile(r"\bago\b|in \D*\d{,3} (?:mon|qu|ye|jah)|^(?:vor|hace|il y a|dans|há|через)\b|(?:назад|fa|前)$")
+_WEEK = re.compile(
+    r"\b(?:last|this|next|letzte|diese|nächste|derni|cette|prochain|pass?ad|esta|pr[oó][sx]|scors|quest|прошл|эт[ао]|следую)"
+    "|[上本这下先今来]"
+)
+_COUNTED = re.compile(
+    r"\bago\b|\b(?:in|e[nm]|tra) \D*\d{,3} (?:mon|qu|ye|jah|m[eê]s|an|añ)|^(?:vor|hace|il y a|dans|há|через)\b"
+    "|(?:назад|fa|atrás|[前后後])$"
+)
+_DOTTED = re.compile(r"\d\d?\.\d\d?\.")
+# In Chinese one of the days of last week, where others mean the latest that is over.
+_OF_LAST_WEEK = re.compile("上个?(?:周|星期|礼拜)[一-龥]$")
 
 
 def parse_since(text: str, now: datetime, prefer: str = "past") -> datetime:
@@ -69,16 +78,21 @@ def _spoken_span(text: str, now: datetime, prefer: str) -> tuple[datetime, datet
     from dateparser.date import DateDataParser
 
     settings = {"RELATIVE_BASE": now.astimezone().replace(tzinfo=None), "PREFER_DATES_FROM": prefer}
+    # With dots the day stands first, in English as well.
+    settings |= {"RETURN_TIME_AS_PERIOD": True} | ({"DATE_ORDER": "DMY"} if _DOTTED.match(text) else {})
     found = DateDataParser(["en"], settings=settings).get_date_data(text) if len(text) <= _LONGEST else None
     # Making its patterns of all 205 languages takes 2.5 s.
     if found is not None and found.date_obj is None and (languages := _languages_of(text)):
-        found = DateDataParser(languages, settings=settings).get_date_data(text)
+        parser = DateDataParser(languages, settings=settings)
+        found = parser.get_date_data(text)
+        found = found if found.date_obj else parser.get_date_data(_known(text, prefer))
     if found is None or found.date_obj is None:
         raise UsageError(f"'{text}' is not a date. Write 2026-05-08, yesterday, '2 weeks ago' or 'May 2023'.")
-    moment = found.date_obj.replace(tzinfo=None)
-    if found.period == "time" or re.search(r"\b(hour|minute|second)", text):
-        return moment.astimezone(UTC), moment.astimezone(UTC)
-    begin = moment.replace(hour=0, minute=0, second=0, microsecond=0)
+    if found.period == "time":
+        return found.date_obj.astimezone(UTC), found.date_obj.astimezone(UTC)
+    begin = found.date_obj.replace(hour=0, minute=0, second=0, microsecond=0, tzinfo=None)
+    if _OF_LAST_WEEK.match(text) and begin.isocalendar()[:2] == now.astimezone().isocalendar()[:2]:
+        begin -= timedelta(days=7)
     days = 1
     if found.period == "week" and _WEEK.search(text.lower()):
         begin, days = begin - timedelta(days=begin.weekday()), 7
@@ -86,6 +100,14 @@ def _spoken_span(text: str, now: datetime, prefer: str) -> tuple[datetime, datet
         begin = begin.replace(month=(begin.month - 1) // months * months + 1, day=1)
         days = sum(calendar.monthrange(begin.year, begin.month + more)[1] for more in range(months))
     return begin.astimezone(UTC), (begin + timedelta(days=days)).astimezone(UTC)
+
+
+def _known(text: str, prefer: str) -> str:
+    """Return it in words that dateparser knows: `hace 3 días` of `hace tres días`, `Freitag` of `letzten Freitag`."""
+    for line in resources.files(__package__).joinpath("data/dates.txt").read_text("utf-8").splitlines():
+        when, pattern, known = line.split("\t")
+        text = re.sub(pattern, known, text, flags=re.IGNORECASE) if when in ("any", prefer) else text
+    return text
 
 
 def _languages_of(text: str) -> list[str]:

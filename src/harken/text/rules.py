@@ -32,7 +32,7 @@ _QUOTED = re.compile('["“”«»„「`]')
 # What points at something at hand is a task on it.
 _AT_HAND = re.compile(
     r"\b(?:this|these)\b(?! (?:repo\w*|project|team|codebase|company|house)\b)|\bdies(?:e[rmsn]?)?\b|\bcet(?:te)?\b"
-    r"|\best[ea]s?\b|\bquest[oaie]\b|\bэт(?:от|у|а|о|и|ой|ом|ого)\b|这"
+    r"|\blet's .*\b(?:instead of|rather than)\b|\best[ea]s?\b|\bquest[oaie]\b|\bэт(?:от|у|а|о|и|ой|ом|ого)\b|这"
 )
 _NOT_LINES = re.compile(r"[^\n]")
 # What stands below such a line was written by somebody else.

@@ -283,7 +283,7 @@ def test_a_conversation_is_resumed_in_its_newest_segment(harken: Harken, server:
 def test_what_is_no_turn_is_refused(harken: Harken) -> None:
     with pytest.raises(UsageError, match="words"):
         harken.chat.turn(harken.chat.begin(), " ")
-    with pytest.raises(NotFoundError, match="begin"):
+    with pytest.raises(NotFoundError, match=r"any more\. Begin another: harken chat"):
         harken.chat.turn(ContextSession("no-such-conversation", None), "Hello?")
 
 

@@ -164,11 +164,6 @@ class TestRefusals:
             ("search.vector_weight", None, "vector_weight must be a number"),
             ("llm.max_usd_per_day", "inf", "max_usd_per_day must be a number"),
             ("llm.model", 7, "model must be a text"),
-            (
-                "llm.input_usd_per_million",
-                1,
-                "llm: input_usd_per_million and output_usd_per_million must be set together",
-            ),
             ("serve.hosts", "one", "hosts must be a list"),
             ("redaction.patterns", "one", "patterns must be a table"),
             ("tenant", "a b", "tenant must match"),

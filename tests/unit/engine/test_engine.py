@@ -41,6 +41,11 @@ class TestRecording:
         (hit,) = harken.search("zebras").hits
         assert (hit.entry.ref_uid, hit.entry.author, hit.entry.text) == (message.uid, "Ada", "where are the zebras?")
 
+    @pytest.mark.parametrize("content", [None, [{"type": "text", "text": "a zebra"}], b"a zebra"])
+    def test_what_is_no_text_is_refused_by_its_kind(self, harken: Harken, content: object) -> None:
+        with pytest.raises(UsageError, match=f"is a str, not {type(content).__name__}; of parts, give their text"):
+            harken.record_message("talk", "assistant", content)  # type: ignore[arg-type]
+
     def test_a_lone_text_is_one_value_where_a_list_is_asked_for(self, harken: Harken, tmp_path: Path) -> None:
         context = harken.build_context("talk", "where are the zebras?")
         assert [message.content for message in context.messages] == ["where are the zebras?"]

@@ -7,9 +7,11 @@ from hypothesis import given, settings
 from hypothesis.strategies import from_regex, lists, sampled_from
 
 from harken.text import rules
-from harken.text.rules import matter_of, rules_in
+from harken.text.rules import matter_of, may_state, rules_in
 
 RULES = """
+let's use British spelling instead of American from now on
+let's always use tabs instead of spaces
 Always answer in metric units.
 From now on, answer in German.
 Call me Sam.
@@ -99,6 +101,9 @@ Me poupe das formalidades.
 不管我怎么问，总是用中文回答。
 """
 NO_RULES = """
+Let's use Postgres instead of MySQL
+ok let's use httpx rather than requests here
+Let's use TypeScript, not JavaScript
 为什么你总是用英文回答？
 应该总是用空格吗？
 I always loved painting as a kid.
@@ -186,6 +191,11 @@ def test_a_rule_is_told_and_stands_where_it_was_said(text: str) -> None:
 @pytest.mark.parametrize("text", NO_RULES.strip().splitlines())
 def test_what_is_just_said_is_none(text: str) -> None:
     assert rules_in(text) == []
+
+
+def test_a_choice_that_is_proposed_is_no_rule_by_its_vector_either() -> None:
+    assert not may_state("ok let's use httpx rather than requests")
+    assert may_state("let's keep to short answers")
 
 
 @pytest.mark.parametrize(

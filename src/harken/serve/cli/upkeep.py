@@ -240,5 +240,6 @@ def _print(session: CommandSession, values: Sequence[SettingValue], as_json: boo
     for value in values:
         # What is set at run time is kept in the store, for every process.
         origin = "config set, kept" if value.origin == RUN_TIME else value.origin
-        table.add_row(value.key, "" if value.value is None else str(value.value), origin)
+        given = "none" if value.value is None and value.origin != "default" else value.value
+        table.add_row(value.key, "" if given is None else str(given), origin)
     session.out.print(table)

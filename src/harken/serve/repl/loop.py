@@ -93,6 +93,8 @@ class Repl:
         """
         with _stopped_by_ctrl_c() as stop, self.view() as view:
             turn = self.harken.chat.turn(self.talk, text, listen=view.listen, stop=stop)
+        if turn.is_cut and not turn.error:
+            self.session.note("The answer was cut off at llm.max_tokens; raise it, or ask for the rest.")
         self._aside(_footer(turn))
         return turn
 

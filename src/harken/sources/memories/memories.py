@@ -18,7 +18,7 @@ from harken.model.lookups import SearchResult
 from harken.record.labels import checked_tags
 from harken.record.project import identify_project
 from harken.record.recorder import Recorder
-from harken.sources.memories.duplicates import SAME, Alike, MeaningComparison, find_alike
+from harken.sources.memories.duplicates import SAME, Alike, MeaningComparison, find_alike, normal
 from harken.sources.memories.memory import REVIEW_DAYS, Memory, kept_memory, memory_of
 from harken.storage.ports import Store, Transaction
 from harken.storage.projects import ensure_project, known_project, project_row
@@ -235,7 +235,7 @@ class Memories:
         """Change a memory in place; what is None stays. Its earlier words stay in the journal until it is forgotten.
 
         Raises:
-            UsageError: nothing is changed, or a limit is passed.
+            UsageError: nothing is changed, a limit is passed, or another memory has these words already.
             NotFoundError: the id names none, or several.
         """
         changes: dict[str, Any] = {}
@@ -251,7 +251,12 @@ class Memories:
             raise UsageError("Nothing to change. Give a content, a category, an importance or tags.")
         with self.recorder.saving(SOURCE) as records:
             [present] = _read(records.tx, [kept_uid(records.tx, SOURCE, uid)])
-            return memory_of(records.save(kept_memory(replace(present, **changes))))
+            edited = replace(present, **changes)
+            project_id = None if edited.project is None else ensure_project(records.tx, edited.project)
+            for one in standing_memories(records.tx, edited.category, project_id) if content is not None else ():
+                if one.uid != present.uid and normal(one.content) == normal(edited.content):
+                    raise UsageError(f"A memory says so already. Merge: harken memory merge {one.uid} {present.uid}")
+            return memory_of(records.save(kept_memory(edited)))
 
     def review(self, uid: str, by: datetime | None = None, *, confirmed: bool = False) -> Memory:
         """Say when a memory is to be looked at again, None for never; and, if so, that it still holds.

@@ -10,6 +10,7 @@ import pytest
 
 from harken.config.sections import LlmConfig
 from harken.config.settings import load_settings
+from harken.engine import Harken
 from harken.errors import ConfigError, MissingExtraError
 from harken.providers.options import ChatOptions
 from harken.providers.registry import open_chat_model
@@ -55,9 +56,12 @@ def test_a_model_without_its_vendor_is_refused(model: str) -> None:
         _options(model=model)
 
 
-def test_both_prices_are_set_or_neither(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"llm: .*must be set together"):
-        load_settings(tmp_path, {}, {"llm.input_usd_per_million": 1})
+def test_both_prices_are_set_or_neither_one_after_the_other(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"harken config set llm\.output_usd_per_million PRICE"):
+        _options(model="ollama:x", input_usd_per_million=1)
+    with Harken(tmp_path) as harken:
+        for key in ("llm.input_usd_per_million", "llm.output_usd_per_million"):
+            assert harken.run_time.set(key, "0.5").value == 0.5
     options = _options(model="ollama:x", input_usd_per_million=0, output_usd_per_million="0.5")
     assert options is not None
     assert options.prices == (Decimal(0), Decimal("0.5"))

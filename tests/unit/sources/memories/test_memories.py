@@ -178,6 +178,14 @@ def test_forgetting_takes_along_what_was_superseded(harken: Harken) -> None:
     assert harken.search("port").hits == ()
 
 
+def test_an_edit_to_the_words_of_another_memory_is_refused(harken: Harken) -> None:
+    zebra, lion = (harken.memories.add(words).memory for words in ("The zebra is fed at noon", "Lions sleep all day"))
+    with pytest.raises(UsageError, match=f"harken memory merge {zebra.uid} {lion.uid}"):
+        harken.memories.edit(lion.uid, content="the zebra is fed at noon.")
+    assert harken.memories.edit(zebra.uid, content="The zebra is fed at noon!").content.endswith("!")
+    assert harken.memories.edit(lion.uid, content="The zebra is fed at noon", category="context").category == "context"
+
+
 def test_an_edit_changes_what_is_given_and_what_is_found(harken: Harken) -> None:
     made = harken.memories.add("a zebra", "fact", 0.2, ["animals"]).memory
     changed = harken.memories.edit(made.uid[:20], content="a lion", importance=0.6)
