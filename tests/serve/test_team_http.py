@@ -64,6 +64,13 @@ def test_nobody_is_let_in_without_a_key_that_is_good(served: Served) -> None:
     problem(served.verb("ann", "whoami"), 401)
 
 
+def test_a_key_that_makes_keys_alone_revokes_nobody_elses(served: Served) -> None:
+    bob = served.verb("bob", "whoami").json()["key"]["id"]
+    problem(served.verb(served.key("ann", ["keys"]), "key_revoke", {"id": bob}), 404)
+    assert served.verb(served.key("ann", ["keys", "admin"]), "key_revoke", {"id": bob}).status_code == 200
+    problem(served.verb("bob", "whoami"), 401)
+
+
 def test_an_answer_does_not_wait_for_its_head_to_be_acknowledged(served: Served) -> None:
     with listening(served.app) as address, httpx.Client(base_url=address) as client:
         took = []
