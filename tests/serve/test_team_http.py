@@ -244,6 +244,14 @@ def test_neither_repeats_nor_the_audit_hold_anybodys_words(served: Served) -> No
     assert secret not in rows(served, "team_requests") + rows(served, "team_audit")
 
 
+def test_no_answer_that_is_kept_names_somebody_who_was_erased(served: Served) -> None:
+    given = {"name": "Zebulon", "email": "zebulon@example.org"}
+    served.verb("ann", "principal_create", given, idempotency_key="z")
+    assert "Zebulon" in rows(served, "team_requests")
+    served.team.erase_principal(served.team.operator(), "Zebulon")
+    assert "Zebulon" not in rows(served, "team_requests")
+
+
 def test_lists_go_on_by_a_cursor_that_is_of_use_for_the_same_question_of_the_same_principal(served: Served) -> None:
     for content in ("Quay seven floods.", "Ilse bakes bread.", "Tax is due in May.", "Red paint peels.", "Owls hoot."):
         served.verb("ann", "remember", {"content": content})
