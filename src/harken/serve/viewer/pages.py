@@ -114,7 +114,7 @@ class PageRequest:
         """The JSON of a command that programs are not offered."""
         operation = COMMANDS[words]
         if self.member is not None:
-            self.member.require(operation)
+            return self.member.answer(operation, given)
         with operation.awaited():
             return view_of(operation.run(self.harken, operation.arguments(**given), Caller()))
 
