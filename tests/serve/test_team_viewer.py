@@ -136,6 +136,7 @@ def test_a_form_carries_the_pages_token_and_what_the_key_may_not_is_refused(serv
     edits = next(path for path in paths if "edit" in path)
     refused = reader.post(f"/view{edits}", {**fields, "text": "Changed", "importance": "0.5", "tags": ""})
     assert (refused.status_code, "remember" in refused.text) == (403, True)
+    assert reader.post("/view/do/topics", fields).status_code == 403
     writer = Browser(served)
     writer.sign_in(served.keys["bob"])
     fields["csrf"] = writer.csrf(f"/view/memories/{made}")

@@ -118,6 +118,15 @@ class PageRequest:
         with operation.awaited():
             return view_of(operation.run(self.harken, operation.arguments(**given), Caller()))
 
+    def require(self, name: str) -> None:
+        """Pass if whoever asks may do what an operation does.
+
+        Raises:
+            ScopeError: they may not.
+        """
+        if self.member is not None:
+            self.member.require(operation_of(name))
+
     def given(self, *names: str) -> dict[str, str | None]:
         """Of the address what has these names."""
         return {name: self.query.get(name) for name in names}
