@@ -168,6 +168,23 @@ def test_no_secret_of_a_repository_is_kept(harken: Harken, repository: Repositor
     assert len(rows) >= 3
 
 
+def test_a_private_key_longer_than_a_passage_goes_whole_and_each_line_keeps_its_place(
+    harken: Harken, tmp_path: Path
+) -> None:
+    body = [f"{number:02}" + "Qx7Kq2Lm9Rt4Vb8Nc3Wd6Yf1Hj5Ps0Zg2Xa4QeTuIoPlMkJn" for number in range(60)]
+    key = ["-----BEGIN RSA PRIVATE KEY-----", *body, "-----END RSA PRIVATE KEY-----"]
+    notes = ["# Deploy", "", "We use this key:", "", *key, "", "## Pumps", "", "The zebra pump is serviced in April."]
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    (folder / "deploy.md").write_text("\n".join(notes))
+    harken.documents.index(folder)
+    for line in body:
+        assert not harken.documents.search(line, mode="keyword").items
+    [item] = harken.documents.search("zebra pump", mode="keyword").items
+    last = item.metadata["end_line"]
+    assert notes[last - 1] == "The zebra pump is serviced in April."
+
+
 def test_code_like_a_snippet_is_found(harken: Harken, repository: Repository) -> None:
     repository.commit("first", a_py=BUDGET, b_go="package b\n\nfunc Spend(amount int) {}\n")
     harken.code.index(repository.root)

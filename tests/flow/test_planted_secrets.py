@@ -142,11 +142,13 @@ def test_none_comes_in_with_the_export_of_a_store_that_took_none_out(cli: Comman
             other.memories.add(f"Number {number}: {text}", "fact", 0.5, tags=[f"t{number}"])
             other.core.update("user", f"k{number}", f"It is {text}")
             other.end_exchange(f"c{number} {text}", ExchangeStatus.FAILED, error=text)
+        other.core.update("user", "wifi password", "Tr0ub4dorX9")
         other.maintenance.export(tmp_path / "export.jsonl")
     for _ in range(2):
         cli("import", tmp_path / "export.jsonl", "--as-mine")
         assert_clean(cli, at_least=2 * len(PLANTED))
         assert cli.status()["messages"] == len(PLANTED)
+        assert "Tr0ub4dorX9" not in cli("core", "list").out
 
 
 def test_none_is_kept_in_the_names_of_things(cli: CommandLine, harken: Harken, tmp_path: Path) -> None:

@@ -51,6 +51,15 @@ def test_a_shared_message_says_who_said_it_and_who_shared_it_when(team: Crew) ->
     assert team.team.share(team.speaker("bob"), said.uid, "common") == copy, "a second time makes no second copy"
 
 
+def test_a_key_of_one_space_takes_back_nothing_elsewhere(team: Crew) -> None:
+    said = team.memory("bob").record_message("survey", "user", WELL)
+    team.team.share(team.speaker("bob"), said.uid, "common")
+    limited = team.team.create_key(team.speaker("bob"), spaces=["bob"]).secret
+    with pytest.raises(NotFoundError):
+        team.team.unshare(team.team.speaker(limited), said.uid)
+    assert _found(team, "carol", "village well") == [WELL]
+
+
 def test_what_is_quoted_to_a_model_is_data_with_a_name(team: Crew) -> None:
     team.memory("bob").memories.add("The village well runs dry in August.", importance=0.9)
     memory = team.memory("bob").memories.list()[0]

@@ -83,6 +83,29 @@ def test_what_only_resembles_must_resemble_more_where_it_is_not_to_be_trusted(
     assert {entry.trust for entry in hits(harken, mode="semantic")} == {Trust.OWNER, Trust.UNTRUSTED}
 
 
+def test_what_a_stranger_was_trying_is_not_what_is_under_way_here(harken: Harken, tmp_path: Path) -> None:
+    work, export = tmp_path / "work", tmp_path / "export.jsonl"
+    work.mkdir()
+    tried: dict[str, Any] = {
+        "domain": "debugging",
+        "strategy": "read-the-error",
+        "directory": work,
+        "prediction": "It is quick",
+    }
+    with Harken(tmp_path / "stranger", env={}, settings={"embedder": "none"}) as stranger:
+        theirs = stranger.experiences.start(goal=PLANTED, hypothesis="No one looks", action="Wait", **tried)
+        stranger.maintenance.export(export)
+    harken.import_transcripts("jsonl", [export])
+    begun = json.dumps({"session_id": "here", "cwd": str(work), "hook_event_name": "SessionStart"}).encode()
+    hooks = Hooks(harken, str(harken.home / "reports"))
+    assert b"ignore your instructions" not in hooks.answer("SessionStart", "claude-code", begun)
+    assert harken.experiences.active(directory=work) is None
+    own = harken.experiences.start(goal="A quick build", hypothesis="It reads too much", action="Cache", **tried)
+    assert b"A quick build" in hooks.answer("SessionStart", "claude-code", begun)
+    harken.experiences.resolve("abandoned", uid=own.uid)
+    assert harken.experiences.adopt(theirs.uid).uid == theirs.uid
+
+
 @pytest.mark.usefixtures("engine_settings")
 @pytest.mark.parametrize("mode", ["hybrid", "keyword", "semantic"])
 def test_left_out_on_request_it_takes_nobodys_place(harken: Harken, mode: str) -> None:

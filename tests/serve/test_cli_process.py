@@ -119,6 +119,8 @@ def test_a_home_that_cannot_be_is_one_line_and_exit_code_1(cli: CommandLine, tmp
     assert "there is no engine 'mysql'. Use sqlite:///PATH or postgresql://" in cli.fails(
         "--store", "mysql://x", "status"
     )
+    refused = cli.fails("--store", "postgresql://me:secret@host:port/team", "status")
+    assert ("is no URL" in refused, "secret" in refused) == (True, False)
 
 
 @pytest.mark.no_home

@@ -64,6 +64,13 @@ def test_nobody_is_let_in_without_a_key_that_is_good(served: Served) -> None:
     problem(served.verb("ann", "whoami"), 401)
 
 
+def test_a_key_that_makes_keys_alone_revokes_nobody_elses(served: Served) -> None:
+    bob = served.verb("bob", "whoami").json()["key"]["id"]
+    problem(served.verb(served.key("ann", ["keys"]), "key_revoke", {"id": bob}), 404)
+    assert served.verb(served.key("ann", ["keys", "admin"]), "key_revoke", {"id": bob}).status_code == 200
+    problem(served.verb("bob", "whoami"), 401)
+
+
 def test_an_answer_does_not_wait_for_its_head_to_be_acknowledged(served: Served) -> None:
     with listening(served.app) as address, httpx.Client(base_url=address) as client:
         took = []
@@ -235,6 +242,14 @@ def test_neither_repeats_nor_the_audit_hold_anybodys_words(served: Served) -> No
     assert word.lower() not in kept.lower()
     secret = served.verb("ann", "key_create", {}, idempotency_key="4").json()["key"]
     assert secret not in rows(served, "team_requests") + rows(served, "team_audit")
+
+
+def test_no_answer_that_is_kept_names_somebody_who_was_erased(served: Served) -> None:
+    given = {"name": "Zebulon", "email": "zebulon@example.org"}
+    served.verb("ann", "principal_create", given, idempotency_key="z")
+    assert "Zebulon" in rows(served, "team_requests")
+    served.team.erase_principal(served.team.operator(), "Zebulon")
+    assert "Zebulon" not in rows(served, "team_requests")
 
 
 def test_lists_go_on_by_a_cursor_that_is_of_use_for_the_same_question_of_the_same_principal(served: Served) -> None:

@@ -188,7 +188,8 @@ class Members:
         """
         by.require(KeyScope.KEYS)
         with self._control.writing(by.principal.team) as tx:
-            found = key_rows.find_key(tx, key, None if is_team_admin(by) else [by.principal.id])
+            is_anybodys = is_team_admin(by) and KeyScope.ADMIN in by.scopes
+            found = key_rows.find_key(tx, key, None if is_anybodys else [by.principal.id])
             key_rows.end_key(tx, found.id, self._now())
             return key_rows.find_key(tx, found.id)
 

@@ -161,7 +161,9 @@ class Sharing:
         return self.forget_copies(by.principal.team, mine)
 
     def _may_take_back(self, by: Speaker, copy: RecordOrigin) -> bool:
-        """Who said it, who shared it, and who administers the space may take a copy back."""
+        """Who said it, who shared it, and who administers the space may take a copy back, by a key that reaches it."""
+        if by.key is not None and by.key.spaces is not None and copy.space not in by.key.spaces:
+            return False
         rights = {space.id: access for space, access in by.spaces}
         is_admin = rights.get(copy.space, Access.READ).allows(Access.ADMIN)
         return is_admin or by.principal.id in (copy.sharer, copy.principal)

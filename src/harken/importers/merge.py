@@ -20,6 +20,7 @@ from harken.importers.jsonl import Jsonl
 from harken.importers.parsed import TranscriptFormat
 from harken.journal.derived import Derived, MadeVector, keep_derived
 from harken.journal.export import ExportLine, is_export, read_export
+from harken.model.arguments import SECTIONS
 from harken.model.conversations import (
     CORE_MEMORY,
     EMPTY,
@@ -42,6 +43,7 @@ from harken.model.conversations import (
     least_trusted,
 )
 from harken.model.marks import Rated
+from harken.record.core_memory import cleaned_fact
 from harken.record.forget import ForgetPlan, Forgotten, plan_tombstones
 from harken.record.recorder import Recorder
 from harken.storage.conversations import find_known, find_tombstones, own_conversations, raised_trust, tombstones_of
@@ -291,8 +293,9 @@ def _cleaned(recorder: Recorder, event: Event) -> Event:
         return replace(event, title=redact(event.title).text, tags=tags, project=names.project(event.project))
     if isinstance(event, Rated):
         return replace(event, question=redact(event.question).text)
-    if isinstance(event, CoreFact) and event.value is not None:
-        return replace(event, value=redact(event.value).text)
+    if isinstance(event, CoreFact) and event.value is not None and event.section in SECTIONS:
+        key, value = cleaned_fact(recorder, event.key, event.value)
+        return replace(event, key=key, value=value)
     if isinstance(event, ExchangeEnd) and event.error is not None:
         return replace(event, error=redact(event.error).text)
     return event

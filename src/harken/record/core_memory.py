@@ -52,7 +52,7 @@ class CoreMemory:
             UsageError: there is no such section, or key or value are empty.
         """
         _check(section)
-        clean, text = self.recorder.clean(_clean(key)), self.recorder.clean(value).strip()
+        clean, text = cleaned_fact(self.recorder, key, value)
         if not clean or not text:
             raise UsageError("A core memory needs a key and a value.")
         return self.put(section, clean, text)
@@ -82,6 +82,13 @@ class CoreMemory:
             return [CoreFact(section, key, value, max([moment, *(at + TICK for at in earlier)]))]
 
         return self.recorder.admit([CORE_MEMORY], later, superseding=CORE_MEMORY)[0]
+
+
+def cleaned_fact(recorder: Recorder, key: str, value: str) -> tuple[str, str]:
+    """Key and value without secrets; the key may be what says that the value is one."""
+    clean = recorder.clean(_clean(key))
+    told: str = recorder.clean(f"{clean}: {recorder.clean(value)}")
+    return clean, told.removeprefix(f"{clean}: ").strip()
 
 
 def _check(section: str) -> None:

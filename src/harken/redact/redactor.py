@@ -47,9 +47,10 @@ _PRINTABLE = range(0x20, 0x7F)
 
 _KIND = re.compile(r"[\w-]+")
 _LOWER = {ord(upper): ord(upper) + 32 for upper in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}
-# Also as HTML and JSON escape it. An unclosed tag (`<private` and no `>`) opens as well.
+# Also as HTML and JSON escape it. An unclosed tag (`<private` and no `>`) opens as well, `#include <private/x.h>` not.
 _TAG = re.compile(
-    r"(?:<|&lt;|\\{1,8}u003c)(?P<close>\\?/)?(?:private(?=[\s/<>]|&[lg]t;|\\{1,8}u003[ce]|\Z)|\s{1,9}private(?=\s{0,9}>))"
+    r"(?:<|&lt;|\\{1,8}u003c)(?P<close>\\?/)?"
+    r"(?:private(?=[\s<>]|/(?!\w)|&[lg]t;|\\{1,8}u003[ce]|\Z)|\s{1,9}private(?=\s{0,9}>))"
     r"(?P<attributes>[^>]*?)(?:>|&gt;|\\{1,8}u003e|\Z)",
     re.IGNORECASE,
 )

@@ -37,7 +37,7 @@ def parse_url(place: str) -> URL:
     usage = "Use sqlite:///PATH or postgresql://USER@HOST/DATABASE."
     try:
         url = make_url(place)
-    except ArgumentError as error:
+    except (ArgumentError, ValueError) as error:
         raise ConfigError(f"store: what was given is no URL. {usage}") from error
     engine = url.get_backend_name()
     if engine not in ("sqlite", SERVER_ENGINE):

@@ -127,6 +127,9 @@ def test_secrets_are_taken_out_first(core: CoreMemory, place: RecordedHome) -> N
     assert kept.value is not None
     assert "AKIAIOSFODNN7EXAMPLE" not in kept.value + journal_text(place)
     assert "1234" not in kept.value + journal_text(place)
+    assert core.update("user", "wifi password", "Tr0ub4dorX9").value == "[redacted:password]"
+    assert "Tr0ub4dorX9" not in journal_text(place)
+    assert core.update("user", "password manager", "Bitwarden: the vault").value == "Bitwarden: the vault"
 
 
 @pytest.mark.parametrize(("section", "key", "value"), [("team", "a", "b"), ("user", " ", "b"), ("user", "a", " ")])

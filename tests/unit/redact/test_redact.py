@@ -35,6 +35,7 @@ BEGIN, END = "-----BEGIN ", "-----END "
         ("a \\u003cprivate\\u003ex\\u003c/private\\u003e b", "a  b"),
         ("a </private> b <private/> c", "a </private> b <private/> c"),
         ("<privateKey>k</privateKey>", "<privateKey>k</privateKey>"),
+        ("#include <private/qobject_p.h>\nint main() {}", "#include <private/qobject_p.h>\nint main() {}"),
         ("a <pri<private>x</private>vate>y</private> b", "a  b"),
     ],
 )

@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from harken import __version__
 from harken.config.settings import Settings
 from harken.engine.team import Team
-from harken.errors import HarkenError, KeyRefusedError
+from harken.errors import ConfigError, HarkenError, KeyRefusedError, StoreError
 from harken.log import Log
 from harken.model.team import KeyScope, Speaker
 from harken.serve.http.bodies import LONGEST_ARGUMENTS, parse_body, read_body
@@ -103,7 +103,10 @@ class TeamServer:
         request: Request = context.request
         space = _space_of(request)
         call = VerbCall(request.scope[_SPEAKER], operation, given, space, "mcp", progress=progress)
-        return (await self.answer(call)).answer
+        try:
+            return (await self.answer(call)).answer
+        except (StoreError, ConfigError) as error:
+            raise HarkenError(problem_of(error).detail) from error
 
     def ready(self) -> None:
         """Ask the store whether it is there, and of this schema.

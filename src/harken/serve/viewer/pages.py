@@ -114,9 +114,18 @@ class PageRequest:
         """The JSON of a command that programs are not offered."""
         operation = COMMANDS[words]
         if self.member is not None:
-            self.member.require(operation)
+            return self.member.answer(operation, given)
         with operation.awaited():
             return view_of(operation.run(self.harken, operation.arguments(**given), Caller()))
+
+    def require(self, name: str) -> None:
+        """Pass if whoever asks may do what an operation does.
+
+        Raises:
+            ScopeError: they may not.
+        """
+        if self.member is not None:
+            self.member.require(operation_of(name))
 
     def given(self, *names: str) -> dict[str, str | None]:
         """Of the address what has these names."""

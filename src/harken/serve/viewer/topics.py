@@ -77,6 +77,7 @@ def _offset(asked: PageRequest) -> int:
 
 def refresh(asked: PageRequest) -> Gone:
     """Begin to look for topics anew; the page does not wait."""
+    asked.require("topic_rename")
     if not asked.jobs.begin(_JOB):
         return Gone("/topics")
     return Gone("/topics", (_JOB, asked.harken.topics.refresh))

@@ -12,7 +12,7 @@ from typing import Any
 
 from harken.errors import NotFoundError, StoreReadOnlyError, UsageError
 from harken.model.arguments import DEFAULT_AGENT, check_limit
-from harken.model.conversations import ProjectIdentity, SavedRecord
+from harken.model.conversations import ProjectIdentity, SavedRecord, Trust
 from harken.model.experiences import (
     EXPERIENCE,
     OUTCOMES,
@@ -356,11 +356,12 @@ class Experiences:
             return _save(records, new, project)
 
     def _active(self, tx: Transaction, project: ProjectIdentity | None, agent: str) -> SavedRecord | None:
-        """The experience under way; in a shared space, of those of agents of that name the one of whoever asks."""
+        """The one under way, and no stranger's; in a shared space, of agents of that name the one of whoever asks."""
         key = project.key if project else ""
         found = list_experiences(tx, _MOST_LISTED, status=ExperienceStatus.ACTIVE.value, project=key, agent=agent)
         theirs = self.recorder.others(tx, [one.uid for one in found])
-        return next((one for one in found if one.uid not in theirs), None)
+        own = (one for one in found if (one.fields or {}).get("trust") != Trust.IMPORTED.value)
+        return next((one for one in own if one.uid not in theirs), None)
 
     def _found(self, tx: Transaction, uid: str | None, directory: str | Path | None, agent: str) -> SavedRecord:
         if uid is not None:

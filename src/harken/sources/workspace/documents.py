@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from difflib import SequenceMatcher
 from hashlib import sha256
 from io import BytesIO
 from pathlib import Path, PurePosixPath
@@ -68,7 +69,7 @@ class DocumentIndex(FileIndex):
     """Passages of documents; reached as `Harken.documents`."""
 
     source = DocumentSource()
-    version = 2
+    version = 3
 
     def search(
         self, query: str, *, project: str | None = None, limit: int = DEFAULT_LIMIT, mode: str = "hybrid"
@@ -94,28 +95,38 @@ class DocumentIndex(FileIndex):
     def _parts(self, project: str, path: str, data: bytes) -> list[FilePart]:
         seen: Counter[str] = Counter()
         parts = []
-        for passage in _passages(path, data):
-            text = self._redact(passage.text)
-            headings = tuple(map(self._redact, passage.headings))
-            clean = replace(passage, text=text, headings=headings)
+        for passage in _passages(path, data, self._redact):
             # By what it says, not by its place: what is inserted before it leaves it as it was.
-            digest = sha256("\0".join((*headings, text)).encode()).hexdigest()
+            digest = sha256("\0".join((*passage.headings, passage.text)).encode()).hexdigest()
             uid = derived_uid("document", project, path, digest, str(seen[digest]))
             seen[digest] += 1
-            row = {**asdict(clean), "headings": list(headings)}
-            parts.append(FilePart(uid, row, self.source.entries((path, clean))[0]))
+            row = {**asdict(passage), "headings": list(passage.headings)}
+            parts.append(FilePart(uid, row, self.source.entries((path, passage))[0]))
         return parts
 
 
-def _passages(path: str, data: bytes) -> list[Passage]:
+def _passages(path: str, data: bytes, redact: Callable[[str], str]) -> list[Passage]:
+    """The passages of a document; secrets go before it is divided, for a private key is longer than a passage."""
     suffix = PurePosixPath(path).suffix.lower()
     if suffix == _PDF:
-        passages = split_pages(read_pages(data))
+        passages = split_pages(map(redact, read_pages(data)))
         if not passages:
             raise SkippedError("without text")
         return passages
     text = data.decode("utf-8", errors="replace").removeprefix("\ufeff")
+    text = _in_place(text, redact(text))
     return split_text(text) if suffix in _TEXT else split_markdown(text)
+
+
+def _in_place(before: str, after: str) -> str:
+    """What is left of a text, each line where it stood before: blank ones stand for those that are gone."""
+    old, new = before.splitlines(), after.splitlines()
+    if len(old) == len(new):
+        return after
+    lines: list[str] = []
+    for _, begin, end, first, last in SequenceMatcher(None, old, new).get_opcodes():
+        lines += [*new[first:last], *[""] * (end - begin - last + first)]
+    return "\n".join(lines)
 
 
 def read_pages(data: bytes) -> list[str]:

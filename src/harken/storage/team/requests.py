@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import bindparam, text, update
+from sqlalchemy import bindparam, or_, text, update
 from sqlalchemy.dialects.postgresql import insert
 
 from harken.errors import RepeatedRequestError, StoreBusyError, UsageError
@@ -139,8 +139,8 @@ def remove_old(tx: TeamTransaction, audited_since: datetime, kept_since: datetim
 
 
 def drop_requests(tx: TeamTransaction, principal: str) -> None:
-    """Remove the answers kept for a principal: their own names for requests may be anything."""
-    tx.delete(requests, requests.c.principal == principal)
+    """Remove answers kept for a principal, whose names for requests may be anything, and others that tell of them."""
+    tx.delete(requests, or_(requests.c.principal == principal, requests.c.answer.contains(principal)))
 
 
 def check_schema(control: ControlTables) -> str:
