@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from time import strftime
 
+from sqlalchemy.exc import DBAPIError
+
+from harken.errors import StoreCorruptError
 from harken.journal.journal import Journal, Replayed
 from harken.journal.lines import JournalLine, event_time
 from harken.log import Log
@@ -28,6 +32,7 @@ from harken.model.conversations import (
 )
 from harken.model.marks import Rated
 from harken.storage.conversations import find_conversation, find_known, tombstones_of
+from harken.storage.enrichment.segments import RollingSummary, put_rolling, rolling_summaries
 from harken.storage.enrichment.summaries import restore_summaries
 from harken.storage.events import EventName, Ingest, delete_conversation_rows, drop_damaged_rows, events_of, name_of
 from harken.storage.ports import Store, Transaction
@@ -244,10 +249,12 @@ def remake(
 ) -> None:
     """Make a folder's rows anew from the journal; where they are damaged, those of all these names wherever they are.
 
-    Ids, texts, segments and tombstones come back as they were; vectors are kept where their entry comes back, and
-    summaries, which the journal has not, where what they summarize does.
+    Ids, texts, segments and tombstones come back as they were; vectors are kept where their entry comes back, with the
+    rules that they tell of, and summaries, which the journal has not, where what they summarize does.
     """
-    kept = vectors_of_folder(tx, folder, SOURCE_OF_FOLDER.get(folder))
+    kept, rolling = vectors_of_folder(tx, folder, SOURCE_OF_FOLDER.get(folder)), list[RollingSummary]()
+    with suppress(StoreCorruptError, DBAPIError):
+        rolling += rolling_summaries(tx, folder)
     if damaged:
         drop_damaged_rows(tx, folder, damaged)
     delete_conversation_rows(tx, folder)
@@ -263,7 +270,14 @@ def remake(
     ingest.now = None
     replay_conversation(tx, journal, folder, ingest, done)
     restore_summaries(tx, folder)
-    restore_vectors(tx, kept)
+    for summary in rolling:
+        put_rolling(tx, summary)
+    if kept:
+        # Takes longer to import than all else that recording needs.
+        from harken.storage.records.rules import note_rules
+
+        for found in restore_vectors(tx, kept):
+            note_rules(tx, *found)
 
 
 def set_database_aside(database: Path) -> list[Path]:
