@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
 from harken.errors import NotFoundError
-from harken.journal.journal import Journal
-from harken.journal.replay import IngestOf, replay_conversation, superseded
+from harken.journal.journal import DATABASE_NAME, TYPED_NAME, Journal
+from harken.journal.replay import IngestOf, drop_set_aside, replay_conversation, superseded
 from harken.journal.staging import remove_staged
 from harken.model.conversations import Grave, SavedRecord, Tombstone
 from harken.model.team import RecordOrigin
@@ -144,6 +145,16 @@ def plan_tombstones(tx: Transaction, graves: Sequence[Grave]) -> ForgetPlan:
     return ForgetPlan((*single, *whole, *saved, *topics), len(single) + sum(sizes.values()))
 
 
+def erase_copies(home: Path) -> None:
+    """Remove the files of a home that may hold any words: what was typed in chats, and databases that were set aside.
+
+    Backups and exports that were killed left some as well.
+    """
+    remove_staged(home)
+    drop_set_aside(home / DATABASE_NAME)
+    (home / TYPED_NAME).unlink(missing_ok=True)
+
+
 def forget(
     store: Store,
     journal: Journal | None,
@@ -157,8 +168,12 @@ def forget(
     then the journal; then the space. A process that dies between leaves the notes, and whoever opens the store next
     finishes the work.
     """
-    if journal is not None:
-        remove_staged(journal.home)
+    with store.writing():
+        # Fails where the store may only be read, before anything is gone.
+        pass
+    # Topics come and go by themselves.
+    if journal is not None and any(isinstance(one, Tombstone) or one.source != TOPIC for one in plan.tombstones):
+        erase_copies(journal.home)
     total = len(plan.tombstones)
     for start in range(0, total, _AT_ONCE):
         with store.writing() as tx:
