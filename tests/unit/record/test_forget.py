@@ -39,6 +39,16 @@ def embedded(place: RecordedHome) -> None:
         put_vectors(tx, space, [item.entry_id for item in claimed], hashed_vectors([i.text for i in claimed], 64))
 
 
+def test_a_project_goes_with_its_subagents_who_were_elsewhere(place: RecordedHome) -> None:
+    here, there = ProjectIdentity("name:here", "here"), ProjectIdentity("name:there", "there")
+    place.record("a", NewMessage(Role.USER, "one"), project=here)
+    for name, parent in (("a/1", "a"), ("a/1/1", "a/1"), ("b", None)):
+        place.record(name, NewMessage(Role.USER, name), project=there, parent_external_id=parent)
+    with place.store.reading() as tx:
+        plan = plan_project(tx, "here", place.clock())
+    assert {grave.uid for grave in plan.tombstones} == {place.uid(name) for name in ("a", "a/1", "a/1/1")}
+
+
 class TestMessages:
     def test_the_words_are_in_no_file_under_the_home(self, place: RecordedHome) -> None:
         place.talk("c", "one", "two")
