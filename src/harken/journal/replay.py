@@ -110,7 +110,7 @@ def _cleanse(tx: Transaction, journal: Journal, folder: str) -> None:
     Of what was forgotten the ids remain as tombstones. A title that went with its words goes from all lines; of core
     memories and saved records the last state stays.
     """
-    last = _last_states(journal, folder) if folder == CORE_MEMORY or folder in SOURCE_OF_FOLDER else {}
+    last = last_states(journal, folder) if folder == CORE_MEMORY or folder in SOURCE_OF_FOLDER else {}
     is_there, said = find_conversation(tx, folder) is not None, own_label(tx, folder)
     has_title, is_named = not is_there or bool(said.title), not is_there or bool(said.label and said.label.title)
     graves = {grave.uid: grave for grave in tombstones_of(tx, folder)}
@@ -144,7 +144,7 @@ def _cleanse(tx: Transaction, journal: Journal, folder: str) -> None:
     journal.append(lost, lambda path: sizes.get(path, 0), lambda _path: None)
 
 
-def _last_states(journal: Journal, folder: str) -> dict[str, Event]:
+def last_states(journal: Journal, folder: str) -> dict[str, CoreFact | SavedRecord]:
     """The lines of core memories and saved records that hold, as they are applied, by id."""
     last: dict[str, CoreFact | SavedRecord] = {}
     events = (line.event for path, _ in journal.files(folder) for line in journal.read(path))
@@ -153,7 +153,7 @@ def _last_states(journal: Journal, folder: str) -> dict[str, Event]:
             isinstance(event, SavedRecord) and event.at >= last.get(event.uid, event).at
         ):
             last[event.uid] = event
-    return dict(last)
+    return last
 
 
 def _sound_events(journal: Journal, path: str, start: int, done: Replayed) -> tuple[list[Event], int]:
