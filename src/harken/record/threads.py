@@ -78,7 +78,7 @@ class Thread:
             exchange = Exchange(uid, self.conversation_uid, self.segment.uid, number, self.status, moment)
             self.exchange = exchange
             self.events.append(exchange)
-            self.last_role = self.last_type = None
+            self.last_role, self.last_type, self.last_at = None, None, moment
         if message.role is not Role.SYSTEM and self.status is ExchangeStatus.COMPLETED:
             self.status = ExchangeStatus.IN_PROGRESS
             # The moment of its end, so that both stand in one file of the journal, in this order.
@@ -86,7 +86,9 @@ class Thread:
             self.events.append(ExchangeEnd(exchange.uid, self.conversation_uid, ExchangeStatus.IN_PROGRESS, at))
         self._put(message.placed(self.segment.uid, exchange.uid, self.next_position()))
         if message.role is not Role.SYSTEM:
-            self.last_role, self.last_type, self.last_at = message.role, message.type, message.created_at
+            # Ends stand in files by day: one that comes later is to stand behind those before it.
+            latest = max(message.created_at, self.last_at or message.created_at)
+            self.last_role, self.last_type, self.last_at = message.role, message.type, latest
 
     def place_all(self, tx: Transaction, fresh: Sequence[Message], sequence: Sequence[Message], after: str) -> None:
         """Place what is new of a transcript (`fresh`, a part of `sequence`), which stands behind the message `after`.

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -82,6 +83,15 @@ class TestRebuilding:
             child = find_conversation(tx, place.uid("child"))
         assert child is not None
         assert child.parent_uid == place.uid("parent")
+
+    def test_an_exchange_that_went_on_with_an_earlier_time_is_as_complete_as_it_was(self, place: RecordedHome) -> None:
+        midnight = NOON + timedelta(hours=12)
+        for seconds, role, text in ((-9, Role.USER, "one"), (5, Role.ASSISTANT, "two"), (-5, Role.ASSISTANT, "three")):
+            at = midnight + timedelta(seconds=seconds)
+            place.record("c", NewMessage(role, text, created_at=at, origin=text, origin_at=at), finish=True)
+        before = place.rows()
+        place.reindex()
+        assert place.rows() == before
 
     def test_what_a_model_has_summed_up_of_a_segment_stays(self, place: RecordedHome) -> None:
         first, second, third = place.talk("c", "one", "two", "three")
