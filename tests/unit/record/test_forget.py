@@ -9,6 +9,7 @@ from sqlalchemy import event
 from command_line import files_holding
 from harken.errors import NotFoundError, StoreError
 from harken.model.conversations import Message, ProjectIdentity, Role
+from harken.model.marks import OWNER, Rated, Verdict
 from harken.record.forget import finish_forgetting, forget, plan_conversations, plan_messages, plan_project
 from harken.record.recorder import NewMessage
 from harken.storage.conversations import count_all, tombstones_of
@@ -47,6 +48,15 @@ def test_a_project_goes_with_its_subagents_who_were_elsewhere(place: RecordedHom
     with place.store.reading() as tx:
         plan = plan_project(tx, "here", place.clock())
     assert {grave.uid for grave in plan.tombstones} == {place.uid(name) for name in ("a", "a/1", "a/1/1")}
+
+
+def test_what_was_said_of_it_meanwhile_is_in_no_file(place: RecordedHome) -> None:
+    message, _ = place.talk("c", "one", "two")
+    said = Rated("r", place.uid("c"), message.uid, Verdict.WRONG, OWNER, place.clock(), question=f"which {WORD}?")
+    place.forget(message)
+    assert list(place.recorder.admit([place.uid("c")], lambda _tx, _ingest: [said])) == []
+    assert files_holding(place.home, TRACE) == []
+    assert place.doctor() == []
 
 
 class TestMessages:
