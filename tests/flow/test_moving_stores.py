@@ -56,6 +56,21 @@ def carried(source: Harken, target: Harken, file: Path) -> int:
     return target.import_transcripts("jsonl", [file], as_mine=True).added
 
 
+def test_a_core_memory_that_was_deleted_since_stays_so(tmp_path: Path) -> None:
+    with opened(tmp_path / "first") as first, opened(tmp_path / "second") as second:
+        first.core.update("user", "employer", "Acme")
+        carried(first, second, tmp_path / "older.jsonl")
+        second.core.delete("user", "employer")
+        carried(first, second, tmp_path / "old.jsonl")
+        assert second.core.list() == []
+        first.core.update("user", "employer", "Globex")
+        carried(first, second, tmp_path / "newer.jsonl")
+        assert [fact.value for fact in second.core.list()] == ["Globex"]
+        list(second.maintenance.reindex_from_journal())
+        assert second.core.list() == first.core.list()
+        assert second.maintenance.doctor() == []
+
+
 @pytest.fixture(params=["memory", "a plain file", "a server"])
 def between(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URL of a store without a journal, of each engine."""

@@ -128,6 +128,18 @@ def test_a_strangers_summary_stands_only_with_a_strangers_words(opened: Open, cl
         false.write_text(file.read_text().replace(TOLD, "All is well.").replace('"covers":"20', '"covers":"21'))
         assert first.import_transcripts("jsonl", [false]).summaries == 0
         assert kept(first) == made
+        # It does not matter which conversation a line names: it is of what it sums up.
+        lines = [line for line in false.read_text().splitlines() if "summary" in line]
+        uid = first.show(json.loads(lines[0])["item_uid"]).conversation.uid
+        ends = '{"format":"harken-export","version":2}', json.dumps({"end": "harken-export", "lines": len(lines)})
+        elsewhere = [line.replace(f'"conversation":"{uid}"', '"conversation":"elsewhere"') for line in lines]
+        elsewhere = [
+            line.replace(f'"conversation_uid":"{uid}"', '"conversation_uid":"elsewhere"') for line in elsewhere
+        ]
+        strange = tmp_path / "strange.jsonl"
+        strange.write_text("\n".join([ends[0], *elsewhere, ends[1], ""]))
+        assert first.import_transcripts("jsonl", [strange]).summaries == 0
+        assert kept(first) == made
     with opened("second") as second:
         assert second.import_transcripts("jsonl", [file]).summaries == 10
 

@@ -54,6 +54,16 @@ def test_a_rule_that_no_pattern_knows_is_found_once_its_message_is_embedded(hark
     assert EXAMPLES in {hit.entry.text for hit in found}
 
 
+def test_such_a_rule_is_there_after_the_rows_were_made_anew_from_the_journal(ready_home: Path) -> None:
+    with Harken(ready_home, env={}) as harken:
+        for text in (*RULES, *RULES_ABROAD, *NO_RULES):
+            harken.record_message("talk", "user", text)
+        harken.embed()
+        list(harken.maintenance.reindex_from_journal())
+        harken.embed()
+        assert {rule.text for rule in harken.rules.list()} == RULES | RULES_ABROAD
+
+
 def test_small_talk_brings_nothing_back_however_near_it_lies_to_what_was_said(harken: Harken) -> None:
     for text in (PIANO, "The piano tuner comes on Friday at four.", "Grandma's recipe needs two cups of walnuts."):
         harken.record_message("talk", "user", text)

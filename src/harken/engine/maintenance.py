@@ -296,15 +296,12 @@ class Maintenance:
         A damaged database that was set aside before goes whole, and so does the history of what was typed in chats:
         both may hold the words as well.
         """
-        from harken.journal.backup import TYPED_NAME
-        from harken.journal.replay import drop_set_aside
+        from harken.record.forget import erase_copies
 
-        with self.store.writing():
-            # Fails where the store may only be read, before anything is gone.
-            pass
-        drop_set_aside(self.home / DATABASE_NAME)
-        (self.home / TYPED_NAME).unlink(missing_ok=True)
-        return self.recorder().forget_planned(doomed, progress)
+        done = self.recorder().forget_planned(doomed, progress)
+        if self.journal is None:
+            erase_copies(self.home)
+        return done
 
     def backup(self, target: str | Path) -> int:
         """Write one file with everything, while others use the store; its size in bytes.

@@ -21,6 +21,8 @@ from harken.importers.parsed import TranscriptFormat
 from harken.journal.derived import Derived, MadeVector, keep_derived
 from harken.journal.export import ExportLine, is_export, read_export
 from harken.model.arguments import SECTIONS
+from harken.journal.journal import Journal
+from harken.journal.replay import last_states
 from harken.model.conversations import (
     CORE_MEMORY,
     EMPTY,
@@ -242,7 +244,8 @@ def _write(
         fresh = ingest.unknown(events)
         _check_heads(tx, fresh, f"{file}, lines {lines[0].number} to {lines[-1].number}")
         _count(tx, events, fresh, done)
-        changes = _changes(tx, _in_place(tx, events, fresh, last), _retitled(tx, events, recorder.now()))
+        placed, titles = _in_place(tx, events, fresh, last), _retitled(tx, events, recorder.now())
+        changes = _changes(tx, placed, titles, recorder.journal)
         if forget is None:
             left = _changes_of_own(tx, changes, {event.uid for event in fresh if isinstance(event, Exchange)})
             done.left_changes = len(left)
@@ -383,8 +386,11 @@ def _in_place(tx: Transaction, events: Sequence[Event], fresh: Sequence[Event], 
     return [replace(event, position=positions[event.uid]) if isinstance(event, Message) else event for event in fresh]
 
 
-def _changes(tx: Transaction, fresh: Sequence[Event], titles: Sequence[Event]) -> list[Event]:
-    """The events to write: of ends, only those of exchanges that are new or were still in progress here."""
+def _changes(tx: Transaction, fresh: Sequence[Event], titles: Sequence[Event], journal: Journal | None) -> list[Event]:
+    """The events to write: of ends, only those of exchanges that are new or were still in progress here.
+
+    The journal alone knows when core memories were deleted.
+    """
     begun = {event.uid for event in fresh if isinstance(event, Exchange)}
     ended = {event.exchange_uid for event in fresh if isinstance(event, ExchangeEnd)} - begun
     statement = select(exchanges.c.uid).where(
@@ -392,8 +398,10 @@ def _changes(tx: Transaction, fresh: Sequence[Event], titles: Sequence[Event]) -
     )
     wanted = begun | {row.uid for row in rows_in(tx, statement, exchanges.c.uid, ended)}
     kept = [event for event in fresh if not isinstance(event, ExchangeEnd) or event.exchange_uid in wanted]
-    facts = core_facts(tx) if any(isinstance(one, CoreFact) for one in kept) else []
-    present: dict[str, CoreFact | SavedRecord] = {fact.uid: fact for fact in facts}
+    present: dict[str, CoreFact | SavedRecord] = {}
+    if any(isinstance(one, CoreFact) for one in kept):
+        present |= last_states(journal, CORE_MEMORY) if journal is not None else {}
+        present |= {fact.uid: fact for fact in core_facts(tx)}
     present |= _present(tx, [event for event in kept if isinstance(event, SavedRecord)])
     rated = find_known(tx, ratings, [event.uid for event in kept if isinstance(event, Rated)])
     labels = [own_label(tx, event.conversation_uid).label for event in kept if isinstance(event, Labelled)]

@@ -15,8 +15,6 @@ from harken.journal.journal import DATABASE_NAME, JOURNAL_NAME
 from harken.journal.staging import new_file, remove_staged, staging
 from harken.storage.ports import Store
 
-# What was typed in chats, for the arrow keys; in no backup, and gone with whatever is forgotten.
-TYPED_NAME = "chat-history"
 # The journal first: a restore that dies half-way leaves what the rest can be made of again.
 _PARTS = (JOURNAL_NAME, DATABASE_NAME, "harken.toml", "harken.yaml", "harken.yml")
 

@@ -25,10 +25,10 @@ from harken.storage.enrichment.summaries import (
     read_summaries,
     summaries_of,
 )
-from harken.storage.ports import StoredSpace, Transaction
+from harken.storage.ports import StoredSpace, Transaction, rows_in
 from harken.storage.records.rows import SOURCE_OF_FOLDER
 from harken.storage.records.rules import note_rules
-from harken.storage.tables import conversations, exchanges
+from harken.storage.tables import conversations, exchanges, joined, segments
 from harken.storage.vectors import each_vector_of, embeddable_by_ref, put_vectors, unpack
 
 _ITEMS = {EXCHANGE: exchanges, TOOLS: exchanges, CONVERSATION: conversations}
@@ -57,7 +57,8 @@ class MadeVector:
     vector: bytes
 
 
-Derived = MadeSummary | RollingSummary | MadeVector
+_Told = MadeSummary | RollingSummary
+Derived = _Told | MadeVector
 
 
 def derived_of(tx: Transaction, uid: str, space: StoredSpace | None) -> Iterator[Derived]:
@@ -137,7 +138,7 @@ def keep_derived(
         space: only its vectors are kept; None keeps none.
         is_mine: a stranger's vectors are not kept, and summaries only of what is a stranger's as well.
     """
-    told = [one for one in made if isinstance(one, MadeSummary | RollingSummary)]
+    told = _where_they_belong(tx, [one for one in made if isinstance(one, _Told)])
     uids = {one.conversation_uid for one in told}
     left = set() if is_mine else own_conversations(tx, uids)
     left |= {uid for uid in uids if any(grave.uid not in graves for grave in tombstones_of(tx, uid))}
@@ -161,6 +162,17 @@ def keep_derived(
         kept += len(new)
     vectors = [one for one in made if isinstance(one, MadeVector) and space and one.space == space.name]
     return kept, _keep_vectors(tx, vectors, space) if space and is_mine else 0
+
+
+def _where_they_belong(tx: Transaction, told: Sequence[_Told]) -> list[_Told]:
+    """Those of what is here, each with the conversation that this is of, whatever the file says."""
+    named = [one.segment_uid if isinstance(one, RollingSummary) else one.summary.item_uid for one in told]
+    place: dict[str, str] = {}
+    for table in (conversations, exchanges, segments):
+        source = table if table is conversations else joined(table, conversations)
+        statement = tx.select(table.c.uid, conversations.c.uid.label("place"), of=table).select_from(source)
+        place |= {row[0]: row[1] for row in rows_in(tx, statement, table.c.uid, named)}
+    return [replace(one, conversation_uid=place[uid]) for one, uid in zip(told, named, strict=True) if uid in place]
 
 
 def _is_better(new: StoredSummary, present: StoredSummary | None) -> bool:

@@ -24,6 +24,8 @@ _PART = ".part"
 # What a home holds.
 DATABASE_NAME = "harken.db"
 JOURNAL_NAME = "conversations"
+# What was typed in chats, for the arrow keys; in no backup, and gone with whatever is forgotten.
+TYPED_NAME = "chat-history"
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from time import strftime
 
+from sqlalchemy.exc import DBAPIError
+
+from harken.errors import StoreCorruptError
 from harken.journal.journal import Journal, Replayed
 from harken.journal.lines import JournalLine, event_time
 from harken.log import Log
@@ -28,6 +32,7 @@ from harken.model.conversations import (
 )
 from harken.model.marks import Rated
 from harken.storage.conversations import find_conversation, find_known, tombstones_of
+from harken.storage.enrichment.segments import RollingSummary, put_rolling, rolling_summaries
 from harken.storage.enrichment.summaries import restore_summaries
 from harken.storage.events import EventName, Ingest, delete_conversation_rows, drop_damaged_rows, events_of, name_of
 from harken.storage.ports import Store, Transaction
@@ -105,7 +110,7 @@ def _cleanse(tx: Transaction, journal: Journal, folder: str) -> None:
     Of what was forgotten the ids remain as tombstones. A title that went with its words goes from all lines; of core
     memories and saved records the last state stays.
     """
-    last = _last_states(journal, folder) if folder == CORE_MEMORY or folder in SOURCE_OF_FOLDER else {}
+    last = last_states(journal, folder) if folder == CORE_MEMORY or folder in SOURCE_OF_FOLDER else {}
     is_there, said = find_conversation(tx, folder) is not None, own_label(tx, folder)
     has_title, is_named = not is_there or bool(said.title), not is_there or bool(said.label and said.label.title)
     graves = {grave.uid: grave for grave in tombstones_of(tx, folder)}
@@ -139,7 +144,7 @@ def _cleanse(tx: Transaction, journal: Journal, folder: str) -> None:
     journal.append(lost, lambda path: sizes.get(path, 0), lambda _path: None)
 
 
-def _last_states(journal: Journal, folder: str) -> dict[str, Event]:
+def last_states(journal: Journal, folder: str) -> dict[str, CoreFact | SavedRecord]:
     """The lines of core memories and saved records that hold, as they are applied, by id."""
     last: dict[str, CoreFact | SavedRecord] = {}
     events = (line.event for path, _ in journal.files(folder) for line in journal.read(path))
@@ -148,7 +153,7 @@ def _last_states(journal: Journal, folder: str) -> dict[str, Event]:
             isinstance(event, SavedRecord) and event.at >= last.get(event.uid, event).at
         ):
             last[event.uid] = event
-    return dict(last)
+    return last
 
 
 def _sound_events(journal: Journal, path: str, start: int, done: Replayed) -> tuple[list[Event], int]:
@@ -244,10 +249,12 @@ def remake(
 ) -> None:
     """Make a folder's rows anew from the journal; where they are damaged, those of all these names wherever they are.
 
-    Ids, texts, segments and tombstones come back as they were; vectors are kept where their entry comes back, and
-    summaries, which the journal has not, where what they summarize does.
+    Ids, texts, segments and tombstones come back as they were; vectors are kept where their entry comes back, with the
+    rules that they tell of, and summaries, which the journal has not, where what they summarize does.
     """
-    kept = vectors_of_folder(tx, folder, SOURCE_OF_FOLDER.get(folder))
+    kept, rolling = vectors_of_folder(tx, folder, SOURCE_OF_FOLDER.get(folder)), list[RollingSummary]()
+    with suppress(StoreCorruptError, DBAPIError):
+        rolling += rolling_summaries(tx, folder)
     if damaged:
         drop_damaged_rows(tx, folder, damaged)
     delete_conversation_rows(tx, folder)
@@ -263,7 +270,14 @@ def remake(
     ingest.now = None
     replay_conversation(tx, journal, folder, ingest, done)
     restore_summaries(tx, folder)
-    restore_vectors(tx, kept)
+    for summary in rolling:
+        put_rolling(tx, summary)
+    if kept:
+        # Takes longer to import than all else that recording needs.
+        from harken.storage.records.rules import note_rules
+
+        for found in restore_vectors(tx, kept):
+            note_rules(tx, *found)
 
 
 def set_database_aside(database: Path) -> list[Path]:

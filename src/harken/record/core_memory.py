@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from harken.errors import NotFoundError, UsageError
-from harken.journal.staging import remove_staged
 from harken.model.arguments import SECTIONS
 from harken.model.conversations import CORE_MEMORY, CoreFact
-from harken.record.forget import finish_forgetting, note_scrub
+from harken.record.forget import erase_copies, finish_forgetting, note_scrub
 from harken.record.recorder import TICK, Recorder
 from harken.storage.events import Ingest
 from harken.storage.ports import Transaction
@@ -67,7 +66,7 @@ class CoreMemory:
         self.get(section, key)
         self.put(section, _clean(key), None)
         if self.recorder.journal is not None:
-            remove_staged(self.recorder.journal.home)
+            erase_copies(self.recorder.journal.home)
         finish_forgetting(self.recorder.store)
 
     def put(self, section: str, key: str, value: str | None) -> CoreFact:

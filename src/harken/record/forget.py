@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
 from harken.errors import NotFoundError
-from harken.journal.journal import Journal
-from harken.journal.replay import IngestOf, replay_conversation, superseded
+from harken.journal.journal import DATABASE_NAME, TYPED_NAME, Journal
+from harken.journal.replay import IngestOf, drop_set_aside, replay_conversation, superseded
 from harken.journal.staging import remove_staged
 from harken.model.conversations import Grave, SavedRecord, Tombstone
 from harken.model.team import RecordOrigin
 from harken.storage.conversations import conversation_named, conversations_named
 from harken.storage.enrichment.webhooks import tell
 from harken.storage.events import forget_rows
-from harken.storage.ports import Store, Transaction
+from harken.storage.ports import Store, Transaction, rows_by
 from harken.storage.positions import conversations_of_messages, message_counts
 from harken.storage.projects import project_row
 from harken.storage.records.rows import TOPIC, kept_times, topics_with
@@ -90,12 +91,18 @@ def whole_uid(tx: Transaction, name: str) -> str:
 
 
 def with_subagents(tx: Transaction, names: Sequence[str]) -> list[str]:
-    """Ids of conversations, by how each begins or by name, and of their subagents', who tell what they were asked."""
-    found = [whole_uid(tx, name) for name in names]
-    for uid in found:  # which grows meanwhile: subagents have their own
-        asked = tx.connection.scalars(tx.select(conversations.c.uid).where(conversations.c.parent_uid == uid)).all()
-        found += [each for each in asked if each not in found]
-    return found
+    """Ids of conversations, by how each begins or by name, and of their subagents'."""
+    return _and_subagents(tx, [whole_uid(tx, name) for name in names])
+
+
+def _and_subagents(tx: Transaction, uids: Sequence[str]) -> list[str]:
+    """Conversations and those of their subagents, who tell what they were asked and have subagents of their own."""
+    found, asking = dict.fromkeys(uids), list(uids)
+    while asking:
+        asked = rows_by(tx, conversations.c.parent_uid, asking, conversations.c.uid)
+        asking = [row.uid for row in asked if row.uid not in found]
+        found |= dict.fromkeys(asking)
+    return list(found)
 
 
 def plan_conversations(tx: Transaction, uids: Sequence[str], moment: datetime) -> ForgetPlan:
@@ -118,13 +125,13 @@ def _check_present(uids: Sequence[str], present: Collection[str], kind: str) -> 
 
 
 def plan_project(tx: Transaction, name: str, moment: datetime) -> ForgetPlan:
-    """Name every conversation of a project, by its key or its short name.
+    """Name every conversation of a project, by its key or its short name, with those of subagents wherever they are.
 
     Raises:
         NotFoundError: no project, or more than one, has that name.
     """
     of_project = tx.select(conversations.c.uid).where(conversations.c.project_id == project_row(tx, name))
-    return plan_conversations(tx, tx.connection.scalars(of_project).all(), moment)
+    return plan_conversations(tx, _and_subagents(tx, tx.connection.scalars(of_project).all()), moment)
 
 
 def plan_saved(tx: Transaction, source: str, uids: Sequence[str], moment: datetime) -> ForgetPlan:
@@ -145,6 +152,16 @@ def plan_tombstones(tx: Transaction, graves: Sequence[Grave]) -> ForgetPlan:
     return ForgetPlan((*single, *whole, *saved, *topics), len(single) + sum(sizes.values()))
 
 
+def erase_copies(home: Path) -> None:
+    """Remove the files of a home that may hold any words: what was typed in chats, and databases that were set aside.
+
+    Backups and exports that were killed left some as well.
+    """
+    remove_staged(home)
+    drop_set_aside(home / DATABASE_NAME)
+    (home / TYPED_NAME).unlink(missing_ok=True)
+
+
 def forget(
     store: Store,
     journal: Journal | None,
@@ -158,8 +175,12 @@ def forget(
     then the journal; then the space. A process that dies between leaves the notes, and whoever opens the store next
     finishes the work.
     """
-    if journal is not None:
-        remove_staged(journal.home)
+    with store.writing():
+        # Fails where the store may only be read, before anything is gone.
+        pass
+    # Topics come and go by themselves.
+    if journal is not None and any(isinstance(one, Tombstone) or one.source != TOPIC for one in plan.tombstones):
+        erase_copies(journal.home)
     total = len(plan.tombstones)
     for start in range(0, total, _AT_ONCE):
         with store.writing() as tx:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from time import monotonic
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from harken.config.sections import RecordConfig
 from harken.errors import HarkenError, NotFoundError, StoreError
@@ -274,7 +274,8 @@ class Recorder:
             StoreError: nothing of the call was kept; it may be repeated.
         """
         with self._writing(conversations) as writing:
-            events = choose(writing.tx, writing.ingest)
+            # The journal takes nothing of what was forgotten while somebody thought about it.
+            events = cast(Sequence[Written], writing.ingest.unknown(choose(writing.tx, writing.ingest)))
             # Looked through once more by `apply`: appending may first bring in a dead writer's tail with the same ids.
             writing.write(events, checked=False)
             if superseding is not None:

@@ -324,8 +324,8 @@ def embeddable_by_ref(tx: Transaction, ref_uids: Iterable[str]) -> dict[tuple[st
     return {(row.source, row.ref_uid, row.part): row for row in rows_in(tx, statement, entries.c.ref_uid, ref_uids)}
 
 
-def restore_vectors(tx: Transaction, kept: Sequence[Any]) -> None:
-    """Put vectors back where their entries came back."""
+def restore_vectors(tx: Transaction, kept: Sequence[Any]) -> Iterator[tuple[StoredSpace, list[int], Float32]]:
+    """Put vectors back where their entries came back; yield them by space, with the entries' rows."""
     statement = select(entries.c.ref_uid, entries.c.part, entries.c.id).where(entries.c.tenant == tx.tenant)
     found = rows_in(tx, statement, entries.c.ref_uid, {row.ref_uid for row in kept})
     ids = {(row.ref_uid, row.part): row.id for row in found}
@@ -344,6 +344,10 @@ def restore_vectors(tx: Transaction, kept: Sequence[Any]) -> None:
             .values(space_id=bindparam("newest")),
             [{"of_entry": entry_id, "newest": row.newest} for entry_id, row in back],
         )
+    for space in list_spaces(tx) if back else ():
+        mine = {entry_id: row.vector for entry_id, row in back if row.space_id == space.id}
+        if mine and all(len(vector) == 2 * space.dims for vector in mine.values()):
+            yield space, list(mine), unpack(list(mine.values()), space.dims)
 
 
 def misplaced_vectors(tx: Transaction, fix: bool) -> tuple[int, int]:

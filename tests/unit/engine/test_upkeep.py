@@ -203,6 +203,20 @@ class TestForgetting:
             assert again.maintenance.doctor() == []
         assert files_holding(tmp_path / "home", b"quetzalc") == []
 
+    @pytest.mark.parametrize("kind", ["memory", "core"])
+    def test_what_was_saved_leaves_what_was_typed_and_set_aside_as_well(self, harken: Harken, kind: str) -> None:
+        words = f"my quetzalcoatl is {LONG}"
+        uid = harken.memories.add(words).memory.uid if kind == "memory" else ""
+        harken.core.update("user", "pet", words if kind == "core" else "a cat")
+        (harken.home / "chat-history").write_text(f'"/memory add {words}"\n', encoding="utf-8")
+        (harken.home / "harken.db.damaged-20261122-120000").write_text(words, encoding="utf-8")
+        if kind == "memory":
+            harken.memories.forget([uid])
+        else:
+            harken.core.delete("user", "pet")
+        harken.close()
+        assert files_holding(harken.home, b"quetzalc") == []
+
     def test_a_project_is_forgotten_whole(self, harken: Harken, tmp_path: Path) -> None:
         say(harken, "one", conversation="a", directory=tmp_path / "house")
         say(harken, "two", conversation="b", directory=tmp_path / "garden")

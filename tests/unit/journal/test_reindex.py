@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -11,11 +12,12 @@ from harken.model.conversations import Conversation, ExchangeStatus, MessageType
 from harken.record.recorder import NewMessage
 from harken.storage.conversations import count_all, find_conversation, messages_of
 from harken.storage.enrichment.jobs import claim_unembedded, complete, count_unembedded, fail, list_failed
+from harken.storage.enrichment.segments import RollingSummary, put_rolling, rolling_summaries
 from harken.storage.ports import RowScope
 from harken.storage.tables import entries, vectors
 from harken.storage.vectors import EMBED, ensure_space, list_spaces, put_vectors, read_vectors
 from harken.testing import hashed_vectors
-from recorded import LONG, RecordedHome
+from recorded import LONG, NOON, RecordedHome
 
 
 def lived_in(place: RecordedHome) -> None:
@@ -81,6 +83,36 @@ class TestRebuilding:
             child = find_conversation(tx, place.uid("child"))
         assert child is not None
         assert child.parent_uid == place.uid("parent")
+
+    def test_an_exchange_that_went_on_with_an_earlier_time_is_as_complete_as_it_was(self, place: RecordedHome) -> None:
+        midnight = NOON + timedelta(hours=12)
+        for seconds, role, text in ((-9, Role.USER, "one"), (5, Role.ASSISTANT, "two"), (-5, Role.ASSISTANT, "three")):
+            at = midnight + timedelta(seconds=seconds)
+            place.record("c", NewMessage(role, text, created_at=at, origin=text, origin_at=at), finish=True)
+        before = place.rows()
+        place.reindex()
+        assert place.rows() == before
+
+    def test_what_a_model_has_summed_up_of_a_segment_stays(self, place: RecordedHome) -> None:
+        first, second, third = place.talk("c", "one", "two", "three")
+        made = RollingSummary(
+            first.segment_uid,
+            place.uid("c"),
+            "One, then two.",
+            "m",
+            NOON,
+            third.uid,
+            tuple(sorted((first.uid, second.uid))),
+        )
+        with place.store.writing() as tx:
+            assert put_rolling(tx, made)
+        place.reindex()
+        with place.store.reading() as tx:
+            assert rolling_summaries(tx, place.uid("c")) == [made]
+        place.forget(first)
+        place.reindex()
+        with place.store.reading() as tx:
+            assert rolling_summaries(tx, place.uid("c")) == []
 
 
 class TestVectors:

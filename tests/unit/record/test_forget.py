@@ -9,6 +9,7 @@ from sqlalchemy import event
 from command_line import files_holding
 from harken.errors import NotFoundError, StoreError
 from harken.model.conversations import Message, ProjectIdentity, Role
+from harken.model.marks import OWNER, Rated, Verdict
 from harken.record.forget import finish_forgetting, forget, plan_conversations, plan_messages, plan_project
 from harken.record.recorder import NewMessage
 from harken.storage.conversations import count_all, tombstones_of
@@ -37,6 +38,25 @@ def embedded(place: RecordedHome) -> None:
         space = ensure_space(tx, "words", 64, 0.2, {})
         claimed = claim_unembedded(tx, space, "me", 100, place.clock(), 60)
         put_vectors(tx, space, [item.entry_id for item in claimed], hashed_vectors([i.text for i in claimed], 64))
+
+
+def test_a_project_goes_with_its_subagents_who_were_elsewhere(place: RecordedHome) -> None:
+    here, there = ProjectIdentity("name:here", "here"), ProjectIdentity("name:there", "there")
+    place.record("a", NewMessage(Role.USER, "one"), project=here)
+    for name, parent in (("a/1", "a"), ("a/1/1", "a/1"), ("b", None)):
+        place.record(name, NewMessage(Role.USER, name), project=there, parent_external_id=parent)
+    with place.store.reading() as tx:
+        plan = plan_project(tx, "here", place.clock())
+    assert {grave.uid for grave in plan.tombstones} == {place.uid(name) for name in ("a", "a/1", "a/1/1")}
+
+
+def test_what_was_said_of_it_meanwhile_is_in_no_file(place: RecordedHome) -> None:
+    message, _ = place.talk("c", "one", "two")
+    said = Rated("r", place.uid("c"), message.uid, Verdict.WRONG, OWNER, place.clock(), question=f"which {WORD}?")
+    place.forget(message)
+    assert list(place.recorder.admit([place.uid("c")], lambda _tx, _ingest: [said])) == []
+    assert files_holding(place.home, TRACE) == []
+    assert place.doctor() == []
 
 
 class TestMessages:

@@ -20,7 +20,7 @@ from harken.context.builder import ContextSession as Talk
 from harken.context.layers import LayerName
 from harken.engine import Harken
 from harken.errors import HarkenError, MissingExtraError, NotFoundError, UsageError
-from harken.journal.backup import TYPED_NAME
+from harken.journal.journal import TYPED_NAME
 from harken.model.conversations import MessageType, Role
 from harken.serve.cli.reporting import HOW_TO_CONFIGURE, summaries_words
 from harken.serve.cli.session import CommandSession, line_of

@@ -232,7 +232,7 @@ class Memories:
         importance: float | None = None,
         tags: Iterable[str] | None = None,
     ) -> Memory:
-        """Change a memory in place; what is None stays. Its earlier words stay in the journal until it is forgotten.
+        """Change a memory in place; what is None stays. Its earlier words leave the journal.
 
         Raises:
             UsageError: nothing is changed, a limit is passed, or another memory has these words already.
