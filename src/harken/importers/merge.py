@@ -20,9 +20,9 @@ from harken.importers.jsonl import Jsonl
 from harken.importers.parsed import TranscriptFormat
 from harken.journal.derived import Derived, MadeVector, keep_derived
 from harken.journal.export import ExportLine, is_export, read_export
-from harken.model.arguments import SECTIONS
 from harken.journal.journal import Journal
 from harken.journal.replay import last_states
+from harken.model.arguments import SECTIONS
 from harken.model.conversations import (
     CORE_MEMORY,
     EMPTY,
