@@ -12,6 +12,7 @@ import pytest
 
 from harken.serve.team.pages import PAGES
 from harken.serve.viewer.access import SESSION_SECONDS, Sessions
+from postgres_server import PostgresServer
 from team_server import Served, serving_team
 
 
@@ -173,3 +174,22 @@ def test_a_session_that_nobody_uses_ends(served: Served) -> None:
     assert sessions.csrf(cookie)
     now[0] += SESSION_SECONDS
     assert sessions.csrf(cookie) is None
+
+
+def test_while_the_database_is_away_pages_and_door_say_so_and_not_where_it_is(
+    served: Served, postgres: PostgresServer
+) -> None:
+    bob = Browser(served)
+    bob.sign_in(served.keys["bob"])
+    token = bob.csrf("/view/conversations")
+    postgres.stop()
+    try:
+        pages = [bob.get("/view/memories"), bob.post("/view/do/tag", {"csrf": token}, sec_fetch_site="same-origin")]
+        pages.append(Browser(served).sign_in(served.keys["bob"]))
+    finally:
+        postgres.start()
+    for page in pages:
+        assert page.status_code == 503
+        assert "The store cannot be reached. Try again in a moment." in page.text
+        assert "postgresql" not in page.text
+    assert bob.get("/view/memories").status_code == 200

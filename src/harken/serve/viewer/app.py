@@ -90,6 +90,7 @@ def application(
     pages: Mapping[str, PageMaker],
     asked: Callable[[Request], PageRequest],
     own: Sequence[Route],
+    words: Callable[[HarkenError], str] = sentence_of,
 ) -> ASGIApp:
     """Make the application of some pages.
 
@@ -99,11 +100,12 @@ def application(
         pages: by address.
         asked: what a page is made of; runs in a thread of its own.
         own: addresses beside those of the pages.
+        words: what a page says of an error.
     """
 
     def page(path: str, make: PageMaker) -> Route:
         async def answer(request: Request) -> Response:
-            return await run_sync(_answer, environment, asked, make, request, prefix)
+            return await run_sync(_answer, environment, asked, make, request, prefix, words)
 
         return Route(path, answer, methods=["POST"] if path.startswith(SENT_TO) else ["GET"])
 
@@ -129,7 +131,12 @@ _SPENT = Rendered(
 
 
 def _answer(
-    environment: Environment, asked: Callable[[Request], PageRequest], make: PageMaker, request: Request, prefix: str
+    environment: Environment,
+    asked: Callable[[Request], PageRequest],
+    make: PageMaker,
+    request: Request,
+    prefix: str,
+    words: Callable[[HarkenError], str],
 ) -> Response:
     """Make a page, or the page that says why there is none."""
     try:
@@ -138,7 +145,7 @@ def _answer(
     except HarkenError as error:
         status = status_of(error)
         title = "Not found" if isinstance(error, NotFoundError) else "That did not work"
-        found = Rendered("error.html", {"title": title, "message": sentence_of(error)}, status)
+        found = Rendered("error.html", {"title": title, "message": words(error)}, status)
     except Exception as error:  # noqa: BLE001 - the serve boundary; its words may hold a message's
         _log.error("page_failed", error_class=type(error).__name__)
         message = f"Unexpected {type(error).__name__}; please report it."
