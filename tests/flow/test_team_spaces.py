@@ -260,6 +260,19 @@ def test_keys_expire_are_revoked_and_replaced(team: Crew, tmp_path: Path, shared
         team.team.rotate_key(bob, new.key.id)
 
 
+def test_who_manages_a_team_replaces_the_keys_of_agents_and_of_no_person(team: Crew) -> None:
+    alice = team.speaker("alice")
+    team.team.create_principal(alice, "robot", PrincipalKind.AGENT)
+    old = team.team.create_key(alice, "robot", [KeyScope.READ])
+    new = team.team.rotate_key(alice, old.key.prefix, 60)
+    assert {team.team.speaker(each.secret).principal.name for each in (old, new)} == {"robot"}
+    assert team.team.speaker(new.secret).scopes == {KeyScope.READ}
+    with pytest.raises(AccessError, match="bob has a key"):
+        team.team.rotate_key(alice, team.keys["bob"][:11])
+    with pytest.raises(NotFoundError):
+        team.team.rotate_key(team.speaker("bob"), new.key.prefix)
+
+
 def test_no_key_makes_one_that_may_do_more(team: Crew) -> None:
     bob = team.speaker("bob")
     weak = team.team.create_key(bob, scopes=[KeyScope.KEYS, KeyScope.READ], spaces=["common"])

@@ -13,6 +13,7 @@ import pytest
 from harken.errors import StoreError
 from harken.serve.team.pages import PAGES
 from harken.serve.viewer.access import SESSION_SECONDS, Sessions
+from postgres_server import PostgresServer
 from team_server import Served, listening, serving_team
 
 
@@ -200,3 +201,22 @@ def test_what_the_store_says_of_itself_is_shown_to_nobody(served: Served, monkey
     for answer in said:
         assert "The store cannot be reached." in answer.text, answer.text
         assert "db.internal" not in answer.text
+
+
+def test_while_the_database_is_away_pages_and_door_say_so_and_not_where_it_is(
+    served: Served, postgres: PostgresServer
+) -> None:
+    bob = Browser(served)
+    bob.sign_in(served.keys["bob"])
+    token = bob.csrf("/view/conversations")
+    postgres.stop()
+    try:
+        pages = [bob.get("/view/memories"), bob.post("/view/do/tag", {"csrf": token}, sec_fetch_site="same-origin")]
+        pages.append(Browser(served).sign_in(served.keys["bob"]))
+    finally:
+        postgres.start()
+    for page in pages:
+        assert page.status_code == 503
+        assert "The store cannot be reached. Try again in a moment." in page.text
+        assert "postgresql" not in page.text
+    assert bob.get("/view/memories").status_code == 200

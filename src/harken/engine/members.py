@@ -194,17 +194,19 @@ class Members:
             return key_rows.find_key(tx, found.id)
 
     def rotate_key(self, by: Speaker, key: str, overlap_seconds: int = 0) -> NewKey:
-        """Make a key like another one of one's own, which ends now, or after an overlap.
+        """Make a key like another one, which ends now, or after an overlap; whose it may be, see `create_key`.
 
         Raises:
             NotFoundError: there is none, or more than one.
+            AccessError: it is another person's.
             ScopeError: it may do more than the key that asks.
             UsageError: it is revoked or has expired already.
         """
         by.require(KeyScope.KEYS)
         now = self._now()
         with self._control.writing(by.principal.team) as tx:
-            old = key_rows.find_key(tx, key, None if by.is_operator else [by.principal.id])
+            old = key_rows.find_key(tx, key, None if is_team_admin(by) else [by.principal.id])
+            self._whose(tx, by, old.principal)
             if old.revoked or (old.expires and old.expires <= now):
                 raise UsageError(f"The key {old.prefix}… is not valid any more. Make another: harken key create")
             _need_all_of(by, old.scopes, old.spaces)

@@ -21,8 +21,9 @@ from starlette.routing import Route
 
 from harken.config.sections import OidcConfig
 from harken.engine.team import Team
-from harken.errors import AccessError, ConfigError, KeyRefusedError, MissingExtraError, UsageError, sentence_of
+from harken.errors import AccessError, ConfigError, HarkenError, KeyRefusedError, MissingExtraError, UsageError
 from harken.log import Log
+from harken.serve.http.problems import problem_of
 from harken.serve.team.pages import MENU, PREFIX, SIGN_IN, Login
 from harken.serve.viewer.access import Sessions
 from harken.serve.viewer.app import let_in
@@ -219,7 +220,7 @@ class OidcLogin:
             if not code:
                 raise LoginError("The provider let nobody in.")
             cookie = await run_sync(self._admit, code, attempt)
-        except AccessError as error:
+        except HarkenError as error:
             _log.info("login_refused", error_class=type(error).__name__)
             return self._refused(error)
         answer = let_in(make_environment(PREFIX, MENU), PREFIX, cookie, request)
@@ -256,10 +257,11 @@ class OidcLogin:
             self._begun = dict(list(kept.items())[-_MOST_ATTEMPTS // 2 :])
         self._begun[sha256_of(state)] = attempt
 
-    def _refused(self, error: AccessError) -> Response:
+    def _refused(self, error: HarkenError) -> Response:
+        problem = problem_of(error)
         head = '<!doctype html><html lang="en"><meta charset="utf-8"><title>Harken</title>'
-        why = f'<p role="alert">{sentence_of(error)}</p><p><a href="{PREFIX}{SIGN_IN}">Sign in</a></p>'
-        return HTMLResponse(f"{head}{why}</html>", 403)
+        why = f'<p role="alert">{problem.detail}</p><p><a href="{PREFIX}{SIGN_IN}">Sign in</a></p>'
+        return HTMLResponse(f"{head}{why}</html>", problem.status)
 
 
 def oidc_login(config: OidcConfig, team: Team, sessions: Sessions) -> Login:

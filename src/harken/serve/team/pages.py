@@ -14,7 +14,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from harken.errors import AccessError, KeyRefusedError, sentence_of
+from harken.errors import HarkenError, KeyRefusedError, sentence_of
 from harken.model.team import KeyScope, Speaker
 from harken.serve.http.problems import problem_of
 from harken.serve.operations.operation import AnyOperation
@@ -96,8 +96,9 @@ def make_team_pages(
             cookie = await run_sync(sessions.admit, partial(calls.team.speaker, key))
         except KeyRefusedError as error:
             return page(sentence_of(error), 401) if may_try(request) else page("Too many tries. Come back later.", 429)
-        except AccessError as error:
-            return page(sentence_of(error), 403)
+        except HarkenError as error:
+            problem = problem_of(error)
+            return page(problem.detail, problem.status)
         return let_in(environment, PREFIX, cookie, request)
 
     async def sign_out(request: Request) -> Response:
