@@ -317,6 +317,18 @@ def test_commits_of_another_branch_stay(harken: Harken, repository: Repository) 
     assert len(harken.commits.search("sidestep").items) == 1
 
 
+def test_commits_of_a_branch_that_is_deleted_go_though_the_head_stays(harken: Harken, repository: Repository) -> None:
+    repository.commit("first", a_py="1\n")
+    repository.git("checkout", "-q", "-b", "side")
+    repository.commit("sidestep", b_py="1\n")
+    harken.commits.index(repository.root)
+    repository.git("checkout", "-q", "main")
+    assert harken.commits.index(repository.root).removed == 0
+    repository.git("branch", "-q", "-D", "side")
+    assert harken.commits.index(repository.root).removed == 1
+    assert not harken.commits.search("sidestep").items
+
+
 def test_a_bounded_history_is_completed_when_more_is_asked_for(harken: Harken, repository: Repository) -> None:
     for number in range(5):
         repository.commit(f"step {number}", a_py=f"{number}\n")

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from command_line import TIMEOUT_SECONDS, CommandLine, Outcome
-from harken.testing import ChatServer
+from harken.testing import ChatServer, Reply
 from harken.testing.endpoints import Says, ScriptedCall
 from quotations import steadied
 
@@ -307,6 +307,15 @@ class TestTalking:
         told = harken("chat", "count")
         assert (told.out, told.err.count("cut off at llm.max_tokens")) == ("One, two and\n", 1)
         assert "answered nothing before llm.max_tokens" in harken.fails("chat", "think")
+
+    def test_an_answer_whose_connection_is_closed_in_good_order_is_told_as_cut_too(
+        self, harken: CommandLine, server: ChatServer
+    ) -> None:
+        delta = {"choices": [{"index": 0, "delta": {"content": "One, two"}, "finish_reason": None}]}
+        head = {"id": "c", "created": 1, "model": "m", "object": "chat.completion.chunk"}
+        server.script(Reply(pieces=(f"data: {json.dumps({**head, **delta})}\n\n".encode(),)))
+        told = harken("chat", "count")
+        assert (told.out, told.err.count("cut off by the endpoint")) == ("One, two\n", 1)
 
     def test_without_a_model_it_says_how_to_get_one_and_serves_the_commands(self, cli: CommandLine) -> None:
         outcome = chat(cli, "hello", "/core set user name Ada")

@@ -84,7 +84,7 @@ class Rounds:
     said: str = ""
     heard: str = ""
     stopped: bool = False
-    is_cut: bool = False
+    finish: Finish = Finish.STOP
     tool_calls: int = 0
     usage: TokenUsage = field(default_factory=TokenUsage)
     price_usd: Decimal | None = Decimal(0)
@@ -112,8 +112,8 @@ class Rounds:
             if not answer.tool_calls:
                 if answer.finish is Finish.REFUSED:
                     return "The model refused to answer."
-                self.is_cut = answer.finish is Finish.LENGTH
-                why = " before llm.max_tokens was reached; raise it" if self.is_cut else ""
+                self.finish = answer.finish
+                why = " before llm.max_tokens was reached; raise it" if answer.finish is Finish.LENGTH else ""
                 return "" if answer.text.strip() else f"The model answered nothing{why}."
             rounds.append(ChatMessage(Role.ASSISTANT, answer.text, answer.tool_calls))
             rounds += [self._called(call, asked, is_over=number >= most) for call in answer.tool_calls]
@@ -171,7 +171,8 @@ class Rounds:
 
 def _recordable(answer: ChatAnswer, model: str) -> list[NewMessage]:
     """An answer's words, where it has any, and its calls."""
-    facts = {"model": model, **({"cut": "length"} if answer.finish is Finish.LENGTH else {})}
+    cut = {Finish.LENGTH: "length", Finish.OTHER: "failed"}.get(answer.finish)
+    facts = {"model": model, **({"cut": cut} if cut else {})}
     words = [NewMessage(Role.ASSISTANT, answer.text, trust=Trust.AGENT, metadata=facts)] if answer.text.strip() else []
     calls = (
         NewMessage(

@@ -19,7 +19,7 @@ from harken.context.layers import ChatContext
 from harken.errors import ConfigError, NotFoundError, UsageError
 from harken.jobs.spend import LanguageModel, MeteredModel
 from harken.model.conversations import ExchangeStatus, Message, Role, Trust
-from harken.providers.chat_model import TokenUsage
+from harken.providers.chat_model import Finish, TokenUsage
 from harken.record.ids import new_uid
 from harken.record.project import identify_project
 from harken.record.recorder import Batch, NewConversation, NewMessage, Recorder
@@ -34,7 +34,7 @@ class Turn:
         text: the answer, or as much of it as was said.
         error: why it failed, secrets taken out.
         stopped: by the user.
-        is_cut: the answer ends where `llm.max_tokens` was reached.
+        finish: why the model stopped; at `length`, or `other`, the answer is not whole.
         usage: of all calls of the model whose tokens were counted.
         price_usd: of all calls; None where one was broken off or has no known price.
         context: of the first call.
@@ -44,7 +44,7 @@ class Turn:
     status: ExchangeStatus
     error: str | None
     stopped: bool
-    is_cut: bool
+    finish: Finish
     tool_calls: int
     usage: TokenUsage
     price_usd: Decimal | None
@@ -143,7 +143,7 @@ class Chat:
                 rounds.keep_cut("failed")
                 exchange.end(described(error))
                 raise
-            facts = rounds.stopped, rounds.is_cut, rounds.tool_calls, rounds.usage, rounds.price_usd
+            facts = rounds.stopped, rounds.finish, rounds.tool_calls, rounds.usage, rounds.price_usd
             return Turn(rounds.said, _status(why), why, *facts, context)
 
     def _head(self, uid: str) -> NewConversation:

@@ -108,7 +108,7 @@ class ChatServer(LocalServer):
         step = scripted or (self._otherwise(request) if self._otherwise else Reply(status=500))
         if isinstance(step, Says):
             return self._spoken(step, request.body)
-        whole = step.body is not None or step.hang_up
+        whole = step.body is not None or step.hang_up or step.pieces
         return step if whole else Reply(step.status, error_body(step.status), step.delay_seconds, headers=step.headers)
 
     def _spoken(self, says: Says, body: dict[str, Any]) -> Reply:

@@ -12,6 +12,7 @@ import threading
 import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
+from dataclasses import replace
 from decimal import Decimal
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar, Unpack
@@ -232,7 +233,10 @@ class VendorChatModel:
                     continue
                 if text:
                     yield text
-            yield stream.get()
+            whole = stream.get()
+            # This alone tells of a connection that is closed in good order before the answer ends.
+            ends = whole.finish_reason not in ("stop", None) or (whole.provider_details or {}).get("finish_reason")
+            yield whole if ends else replace(whole, finish_reason="error")
 
     def _answer(self, response: parts.ModelResponse) -> ChatAnswer:
         calls = tuple(_tool_call(part) for part in response.parts if isinstance(part, parts.ToolCallPart))

@@ -22,6 +22,7 @@ from harken.engine import Harken
 from harken.errors import HarkenError, MissingExtraError, NotFoundError, UsageError
 from harken.journal.journal import TYPED_NAME
 from harken.model.conversations import MessageType, Role
+from harken.providers.chat_model import Finish
 from harken.serve.cli.reporting import HOW_TO_CONFIGURE, summaries_words
 from harken.serve.cli.session import CommandSession, line_of
 from harken.serve.process import EXIT_INTERRUPTED
@@ -31,6 +32,10 @@ from harken.text.characters import printable
 from harken.text.shown import counted, one_line
 
 _SHOWN_MESSAGES, _SHOWN_CHARS = 2, 400
+_CUT_OFF = {
+    Finish.LENGTH: "at llm.max_tokens; raise it, or ask for the rest.",
+    Finish.OTHER: "by the endpoint; ask for the rest.",
+}
 
 
 Reader = Callable[[], str | None]
@@ -93,8 +98,8 @@ class Repl:
         """
         with _stopped_by_ctrl_c() as stop, self.view() as view:
             turn = self.harken.chat.turn(self.talk, text, listen=view.listen, stop=stop)
-        if turn.is_cut and not turn.error:
-            self.session.note("The answer was cut off at llm.max_tokens; raise it, or ask for the rest.")
+        if turn.finish in _CUT_OFF and not turn.error:
+            self.session.note(f"The answer was cut off {_CUT_OFF[turn.finish]}")
         self._aside(_footer(turn))
         return turn
 

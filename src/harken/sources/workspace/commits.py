@@ -222,7 +222,7 @@ class CommitIndex(WorkspaceIndex):
         boundary = repository.boundary()
         # A shallow clone may be cut elsewhere next time: when more is fetched, there is more to read.
         head = " ".join(filter(None, (repository.head(), *sorted(boundary))))
-        wanted = rows.History(head, since or self.recorder.now() - _WINDOW, limit)
+        wanted = rows.History(head and f"{head} {repository.refs()}", since or self.recorder.now() - _WINDOW, limit)
         with store.writing() as tx:
             project_id, report.project = project_at(tx, repository.root)
             done, known = rows.history_of(tx, project_id), rows.known_shas(tx, project_id)

@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
 
 from harken.config.settings import environment
@@ -41,6 +42,10 @@ class Repository:
     def head(self) -> str | None:
         """The commit that is checked out; None before the first one."""
         return _git(self.root, ("rev-parse", "--verify", "--quiet", "HEAD"), may_fail=True).decode().strip() or None
+
+    def refs(self) -> str:
+        """A digest of the commits that branches and tags stand at: another one when one of them is deleted."""
+        return sha256(self._run("rev-parse", "--branches", "--remotes", "--tags")).hexdigest()[:16]
 
     def boundary(self) -> set[str]:
         """Of a shallow clone, the commits whose parents are not there; they look as if they had made every file."""

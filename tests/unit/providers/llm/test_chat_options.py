@@ -61,7 +61,7 @@ def test_both_prices_are_set_or_neither_one_after_the_other(tmp_path: Path) -> N
         _options(model="ollama:x", input_usd_per_million=1)
     with Harken(tmp_path) as harken:
         for key in ("llm.input_usd_per_million", "llm.output_usd_per_million"):
-            assert harken.run_time.set(key, "0.5").value == 0.5
+            assert float(harken.run_time.set(key, "0.5").value) == 0.5
     options = _options(model="ollama:x", input_usd_per_million=0, output_usd_per_million="0.5")
     assert options is not None
     assert options.prices == (Decimal(0), Decimal("0.5"))
