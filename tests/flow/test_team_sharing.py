@@ -51,6 +51,21 @@ def test_a_shared_message_says_who_said_it_and_who_shared_it_when(team: Crew) ->
     assert team.team.share(team.speaker("bob"), said.uid, "common") == copy, "a second time makes no second copy"
 
 
+def test_what_nobody_of_the_team_said_is_not_called_the_words_of_who_shares_it(team: Crew) -> None:
+    said = team.team.memory(team.team.operator()).record_message("before", "user", WELL)
+    saved = team.team.memory(team.team.operator()).memories.add(PUMP).memory.uid
+    team.team.create_space(team.speaker("alice"), "farm")
+    team.team.grant(team.speaker("alice"), "farm", "bob", Access.WRITE)
+    for uid in (said.uid, saved):
+        team.team.share(team.speaker("bob"), uid, "farm")
+    found = [
+        hit for query in ("village well", "irrigation pump") for hit in team.memory("bob", "farm").search(query).hits
+    ]
+    copies = [hit for hit in found if hit.origin is not None and hit.origin.space == "farm"]
+    assert [(hit.origin.by, hit.origin.shared_by) for hit in copies if hit.origin] == [("", "bob")] * 2
+    assert {hit.entry.trust for hit in copies} == {Trust.IMPORTED}
+
+
 def test_a_key_of_one_space_takes_back_nothing_elsewhere(team: Crew) -> None:
     said = team.memory("bob").record_message("survey", "user", WELL)
     team.team.share(team.speaker("bob"), said.uid, "common")
