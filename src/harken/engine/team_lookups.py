@@ -13,9 +13,10 @@ from harken.context.rules import Rules
 from harken.engine.archive import Archive
 from harken.engine.engine import Harken
 from harken.engine.maintenance import Maintenance, StoreStatus
+from harken.engine.team_memory import CONVERSATION
 from harken.errors import NotFoundError
 from harken.log import Log
-from harken.model.conversations import Message, Tombstone
+from harken.model.conversations import Message, Tombstone, least_trusted
 from harken.model.experiences import EXPERIENCE, Experience
 from harken.model.lookups import ConversationFilter, ListedConversation, Page, Rule, RuleState, Surroundings
 from harken.model.provenance import Provenance
@@ -24,6 +25,7 @@ from harken.search.union import in_one_order, trust_here
 from harken.sources.experiences.experiences import Active, Experiences
 from harken.sources.memories.memories import FoundMemory, Memories
 from harken.sources.memories.memory import Memory
+from harken.storage.conversations import messages_of_exchange
 from harken.storage.positions import messages_within
 
 if TYPE_CHECKING:
@@ -253,9 +255,10 @@ class TeamArchive(Archive):
 
     def details(self, wanted: DetailsWanted) -> DetailsPage:
         """See `Archive.details`."""
-        space, found = self.reach.first(lambda: Archive.details(self, wanted), lambda it: it.archive.details(wanted))
-        origin = self.reach.origin(space, found.uid)
-        return replace(found, origin=origin, trust=trust_here(found.trust, origin))
+        space, (found, said) = self.reach.first(lambda: _details(self, wanted), lambda it: _details(it.archive, wanted))
+        origin = self.reach.origin(space, found.uid, *said[:1])
+        whose = [origin, *self.reach.whose([(space, (uid, found.uid)) for uid in said])]
+        return replace(found, origin=origin, trust=least_trusted(trust_here(found.trust, by) for by in whose))
 
     def recalls(self, *wanted: Any, **named: Any) -> list[Injection]:
         """See `Archive.recalls`; what stands in another space is told as it is there."""
@@ -271,6 +274,15 @@ class TeamArchive(Archive):
             return replace(told.get(it.uid, it), why=it.why, rated=it.rated, factor=it.factor)
 
         return [replace(each, items=tuple(map(now, each.items))) for each in found] if told else found
+
+
+def _details(archive: Archive, wanted: DetailsWanted) -> tuple[DetailsPage, Sequence[str]]:
+    """A conversation or an exchange in detail, and the ids of its messages."""
+    found = Archive.details(archive, wanted)
+    with archive.store.reading() as tx:
+        if found.kind == CONVERSATION:
+            return found, messages_within(tx, [found.uid])
+        return found, [message.uid for message in messages_of_exchange(tx, found.uid)]
 
 
 @dataclass(eq=False, repr=False)
