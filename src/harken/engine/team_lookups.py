@@ -115,8 +115,17 @@ def _once(found: Iterable[tuple[str, _Found]], same: Callable[[_Found], object])
 def _newest(limit: int, offset: int, **wanted: Any) -> Callable[[Callable[..., Sequence[_Found]]], list[_Found]]:
     """Reads as many of a space's list as a page of all spaces may need, however few it gives at once."""
     most = limit + max(0, offset)
-    sizes = {at: min(_AT_ONCE, most - at) if limit > 0 else limit for at in range(0, max(1, most), _AT_ONCE)}
-    return lambda listed: [one for at, size in sizes.items() for one in listed(limit=size, offset=at, **wanted)]
+
+    def read(listed: Callable[..., Sequence[_Found]]) -> list[_Found]:
+        found: list[_Found] = []
+        for at in range(0, max(1, most), _AT_ONCE):
+            size = min(_AT_ONCE, most - at) if limit > 0 else limit
+            found += (page := listed(limit=size, offset=at, **wanted))
+            if len(page) < size:
+                break
+        return found
+
+    return read
 
 
 def told_surroundings(reach: Reach, space: str, found: _Talk) -> _Talk:
