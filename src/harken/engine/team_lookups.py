@@ -13,7 +13,6 @@ from harken.context.rules import Rules
 from harken.engine.archive import Archive
 from harken.engine.engine import Harken
 from harken.engine.maintenance import Maintenance, StoreStatus
-from harken.engine.team_memory import CONVERSATION
 from harken.errors import NotFoundError
 from harken.log import Log
 from harken.model.conversations import Message, Tombstone, least_trusted
@@ -118,12 +117,11 @@ def _newest(limit: int, offset: int, **wanted: Any) -> Callable[[Callable[..., S
 
     def read(listed: Callable[..., Sequence[_Found]]) -> list[_Found]:
         found: list[_Found] = []
-        for at in range(0, max(1, most), _AT_ONCE):
-            size = min(_AT_ONCE, most - at) if limit > 0 else limit
-            found += (page := listed(limit=size, offset=at, **wanted))
-            if len(page) < size:
-                break
-        return found
+        while True:
+            size = min(_AT_ONCE, most - len(found)) if limit > 0 else limit
+            found += (page := listed(limit=size, offset=len(found), **wanted))
+            if len(page) < size or len(found) >= most:
+                return found
 
     return read
 
@@ -289,7 +287,7 @@ def _details(archive: Archive, wanted: DetailsWanted) -> tuple[DetailsPage, Sequ
     """A conversation or an exchange in detail, and the ids of its messages."""
     found = Archive.details(archive, wanted)
     with archive.store.reading() as tx:
-        if found.kind == CONVERSATION:
+        if found.kind == "conversation":
             return found, messages_within(tx, [found.uid])
         return found, [message.uid for message in messages_of_exchange(tx, found.uid)]
 
