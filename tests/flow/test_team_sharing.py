@@ -15,6 +15,7 @@ from sqlalchemy import URL, make_url
 from cluster_server import ClusterServer
 from crews import Crew, crew
 from harken.errors import KeyRefusedError, NotFoundError, ScopeError, UsageError
+from harken.model.arguments import DetailsWanted
 from harken.model.conversations import SavedRecord, Trust
 from harken.model.experiences import RootCause
 from harken.model.team import Access, KeyScope, PrincipalKind
@@ -49,6 +50,32 @@ def test_a_shared_message_says_who_said_it_and_who_shared_it_when(team: Crew) ->
     assert hit.entry.created_at == said.created_at
     assert len(team.memory("bob").search("village well").hits) == 1, "one's own stands for its copy"
     assert team.team.share(team.speaker("bob"), said.uid, "common") == copy, "a second time makes no second copy"
+
+
+def test_what_nobody_of_the_team_said_is_not_called_the_words_of_who_shares_it(team: Crew) -> None:
+    said = team.team.memory(team.team.operator()).record_message("before", "user", WELL)
+    saved = team.team.memory(team.team.operator()).memories.add(PUMP).memory.uid
+    team.team.create_space(team.speaker("alice"), "farm")
+    team.team.grant(team.speaker("alice"), "farm", "bob", Access.WRITE)
+    for uid in (said.uid, saved):
+        team.team.share(team.speaker("bob"), uid, "farm")
+    found = [
+        hit for query in ("village well", "irrigation pump") for hit in team.memory("bob", "farm").search(query).hits
+    ]
+    copies = [hit for hit in found if hit.origin is not None and hit.origin.space == "farm"]
+    assert [(hit.origin.by, hit.origin.shared_by) for hit in copies if hit.origin] == [("", "bob")] * 2
+    assert {hit.entry.trust for hit in copies} == {Trust.IMPORTED}
+
+
+def test_what_another_said_in_ones_own_conversation_is_told_as_theirs(team: Crew) -> None:
+    said = {name: team.memory(name, "common").record_message("survey", "user", WELL) for name in ("alice", "bob")}
+    page = team.memory("alice").archive.details(DetailsWanted(conversation_id=said["alice"].conversation_uid))
+    assert page.trust is Trust.IMPORTED
+    alone = team.memory("alice", "common").record_message("pumps", "user", PUMP)
+    whole, part = alone.conversation_uid, alone.exchange_uid
+    for wanted in (DetailsWanted(conversation_id=whole), DetailsWanted(exchange_id=part)):
+        assert team.memory("alice").archive.details(wanted).trust is not Trust.IMPORTED
+        assert team.memory("bob").archive.details(wanted).trust is Trust.IMPORTED
 
 
 def test_a_key_of_one_space_takes_back_nothing_elsewhere(team: Crew) -> None:

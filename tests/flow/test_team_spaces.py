@@ -27,6 +27,7 @@ from harken.model.team import Access, KeyScope, PrincipalKind
 from harken.providers.chat_model import ChatMessage
 from harken.providers.embedder import Vectors
 from harken.serve.hooks.answers import Hooks
+from harken.sources.memories.memories import Memories
 from harken.testing import ChatServer, HashingEmbedder, Says
 
 SECRET = "The staging database password rotates on the second Tuesday of each month."
@@ -155,6 +156,10 @@ def test_memories_and_experiences_are_listed_beyond_what_one_question_may_ask_fo
     assert [one.content for start in range(0, 10, 2) for one in listed.list(limit=2, offset=start)] == every
     with pytest.raises(UsageError, match="limit"):
         listed.list(limit=0)
+    asked, real = list[int](), Memories.list
+    monkeypatch.setattr(Memories, "list", lambda *given, **named: (asked.append(1), real(*given, **named))[1])
+    assert listed.list(limit=10, offset=10_000) == []
+    assert len(asked) < 10
     for agent in ("a", "b", "c", "d"):
         story = f"{agent} finds the leak", "the valve leaks", "close it", "it stops"
         for memory in (team.memory("alice"), team.memory("bob", "common")):

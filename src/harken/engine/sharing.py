@@ -67,7 +67,7 @@ class Sharing:
         if known:
             return known[0].uid
         origin = said.get((named.space.id, named.uid))
-        whose = origin.origin.principal if origin else (named.space.owner or by.principal.id)
+        whose = origin.origin.principal if origin else (named.space.owner or "")
         if named.kind in _SAVED:
             return self._copy_saved(by, named, target, whose)
         return self._copy_said(by, named, target, whose)

@@ -15,7 +15,7 @@ from harken.engine.engine import Harken
 from harken.engine.maintenance import Maintenance, StoreStatus
 from harken.errors import NotFoundError
 from harken.log import Log
-from harken.model.conversations import Message, Tombstone
+from harken.model.conversations import Message, Tombstone, least_trusted
 from harken.model.experiences import EXPERIENCE, Experience
 from harken.model.lookups import ConversationFilter, ListedConversation, Page, Rule, RuleState, Surroundings
 from harken.model.provenance import Provenance
@@ -24,6 +24,7 @@ from harken.search.union import in_one_order, trust_here
 from harken.sources.experiences.experiences import Active, Experiences
 from harken.sources.memories.memories import FoundMemory, Memories
 from harken.sources.memories.memory import Memory
+from harken.storage.conversations import messages_of_exchange
 from harken.storage.positions import messages_within
 
 if TYPE_CHECKING:
@@ -113,8 +114,16 @@ def _once(found: Iterable[tuple[str, _Found]], same: Callable[[_Found], object])
 def _newest(limit: int, offset: int, **wanted: Any) -> Callable[[Callable[..., Sequence[_Found]]], list[_Found]]:
     """Reads as many of a space's list as a page of all spaces may need, however few it gives at once."""
     most = limit + max(0, offset)
-    sizes = {at: min(_AT_ONCE, most - at) if limit > 0 else limit for at in range(0, max(1, most), _AT_ONCE)}
-    return lambda listed: [one for at, size in sizes.items() for one in listed(limit=size, offset=at, **wanted)]
+
+    def read(listed: Callable[..., Sequence[_Found]]) -> list[_Found]:
+        found: list[_Found] = []
+        while True:
+            size = min(_AT_ONCE, most - len(found)) if limit > 0 else limit
+            found += (page := listed(limit=size, offset=len(found), **wanted))
+            if len(page) < size or len(found) >= most:
+                return found
+
+    return read
 
 
 def told_surroundings(reach: Reach, space: str, found: _Talk) -> _Talk:
@@ -253,9 +262,10 @@ class TeamArchive(Archive):
 
     def details(self, wanted: DetailsWanted) -> DetailsPage:
         """See `Archive.details`."""
-        space, found = self.reach.first(lambda: Archive.details(self, wanted), lambda it: it.archive.details(wanted))
-        origin = self.reach.origin(space, found.uid)
-        return replace(found, origin=origin, trust=trust_here(found.trust, origin))
+        space, (found, said) = self.reach.first(lambda: _details(self, wanted), lambda it: _details(it.archive, wanted))
+        origin = self.reach.origin(space, found.uid, *said[:1])
+        whose = [origin, *self.reach.whose([(space, (uid, found.uid)) for uid in said])]
+        return replace(found, origin=origin, trust=least_trusted(trust_here(found.trust, by) for by in whose))
 
     def recalls(self, *wanted: Any, **named: Any) -> list[Injection]:
         """See `Archive.recalls`; what stands in another space is told as it is there."""
@@ -271,6 +281,15 @@ class TeamArchive(Archive):
             return replace(told.get(it.uid, it), why=it.why, rated=it.rated, factor=it.factor)
 
         return [replace(each, items=tuple(map(now, each.items))) for each in found] if told else found
+
+
+def _details(archive: Archive, wanted: DetailsWanted) -> tuple[DetailsPage, Sequence[str]]:
+    """A conversation or an exchange in detail, and the ids of its messages."""
+    found = Archive.details(archive, wanted)
+    with archive.store.reading() as tx:
+        if found.kind == "conversation":
+            return found, messages_within(tx, [found.uid])
+        return found, [message.uid for message in messages_of_exchange(tx, found.uid)]
 
 
 @dataclass(eq=False, repr=False)

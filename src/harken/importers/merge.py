@@ -297,8 +297,7 @@ def _cleaned(recorder: Recorder, event: Event) -> Event:
     if isinstance(event, Rated):
         return replace(event, question=redact(event.question).text)
     if isinstance(event, CoreFact) and event.value is not None and event.section in SECTIONS:
-        key, value = cleaned_fact(recorder, event.key, event.value)
-        return replace(event, key=key, value=value)
+        return CoreFact(event.section, *cleaned_fact(recorder, event.key, event.value), event.at)
     if isinstance(event, ExchangeEnd) and event.error is not None:
         return replace(event, error=redact(event.error).text)
     return event

@@ -119,11 +119,7 @@ class PageRequest:
             return view_of(operation.run(self.harken, operation.arguments(**given), Caller()))
 
     def require(self, name: str) -> None:
-        """Pass if whoever asks may do what an operation does.
-
-        Raises:
-            ScopeError: they may not.
-        """
+        """Pass if whoever asks may do what an operation does."""
         if self.member is not None:
             self.member.require(operation_of(name))
 
