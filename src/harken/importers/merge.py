@@ -386,10 +386,7 @@ def _in_place(tx: Transaction, events: Sequence[Event], fresh: Sequence[Event], 
 
 
 def _changes(tx: Transaction, fresh: Sequence[Event], titles: Sequence[Event], journal: Journal | None) -> list[Event]:
-    """The events to write: of ends, only those of exchanges that are new or were still in progress here.
-
-    The journal alone knows when core memories were deleted.
-    """
+    """The events to write: of ends, only those of exchanges that are new or were still in progress here."""
     begun = {event.uid for event in fresh if isinstance(event, Exchange)}
     ended = {event.exchange_uid for event in fresh if isinstance(event, ExchangeEnd)} - begun
     statement = select(exchanges.c.uid).where(
@@ -399,6 +396,7 @@ def _changes(tx: Transaction, fresh: Sequence[Event], titles: Sequence[Event], j
     kept = [event for event in fresh if not isinstance(event, ExchangeEnd) or event.exchange_uid in wanted]
     present: dict[str, CoreFact | SavedRecord] = {}
     if any(isinstance(one, CoreFact) for one in kept):
+        # The journal alone knows when one was deleted.
         present |= last_states(journal, CORE_MEMORY) if journal is not None else {}
         present |= {fact.uid: fact for fact in core_facts(tx)}
     present |= _present(tx, [event for event in kept if isinstance(event, SavedRecord)])

@@ -272,12 +272,11 @@ def remake(
     restore_summaries(tx, folder)
     for summary in rolling:
         put_rolling(tx, summary)
-    if kept:
-        # Takes longer to import than all else that recording needs.
-        from harken.storage.records.rules import note_rules
+    # Takes longer to import than all else that recording needs.
+    from harken.storage.records.rules import note_rules
 
-        for found in restore_vectors(tx, kept):
-            note_rules(tx, *found)
+    for found in restore_vectors(tx, kept):
+        note_rules(tx, *found)
 
 
 def set_database_aside(database: Path) -> list[Path]:

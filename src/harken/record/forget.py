@@ -153,10 +153,7 @@ def plan_tombstones(tx: Transaction, graves: Sequence[Grave]) -> ForgetPlan:
 
 
 def erase_copies(home: Path) -> None:
-    """Remove the files of a home that may hold any words: what was typed in chats, and databases that were set aside.
-
-    Backups and exports that were killed left some as well.
-    """
+    """Remove files that may hold any words: typed in chats, set aside, left by backups and exports that were killed."""
     remove_staged(home)
     drop_set_aside(home / DATABASE_NAME)
     (home / TYPED_NAME).unlink(missing_ok=True)

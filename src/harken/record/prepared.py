@@ -38,6 +38,11 @@ class NewConversation:
         """The id under which it is kept."""
         return self.own_uid or conversation_uid(self.channel, self.external_id)
 
+    @property
+    def parent_uid(self) -> str | None:
+        """The id of the conversation that it is a side of, and is forgotten with."""
+        return None if self.parent_external_id is None else conversation_uid(self.channel, self.parent_external_id)
+
 
 @dataclass(frozen=True, slots=True)
 class NewMessage:

@@ -26,7 +26,7 @@ from harken.model.conversations import (
     Titled,
 )
 from harken.record.forget import ForgetPlan, Forgotten, forget, plan_saved
-from harken.record.ids import conversation_uid, derived_uid, new_uid
+from harken.record.ids import derived_uid, new_uid
 from harken.record.prepared import NewConversation as NewConversation
 from harken.record.prepared import NewMessage as NewMessage
 from harken.record.prepared import Prepared, Preparer
@@ -408,8 +408,9 @@ class Recorder:
         imported = [one.message.uid for one in ready if one.is_derived]
         is_new = thread.title is None
         # One that has rows was not forgotten; one that is new has no messages yet, whose ids are made from its own.
-        forgotten = find_tombstones(tx, [uid, *imported] if is_new else imported)
-        if uid in forgotten:
+        heads = {uid, batch.conversation.parent_uid or uid} if is_new else set[str]()
+        forgotten = find_tombstones(tx, [*heads, *imported])
+        if not forgotten.isdisjoint(heads):
             return [], Recorded(forgotten=len(prepared))
         known = set() if is_new else find_known(tx, messages, imported)
         here = known | forgotten
@@ -437,7 +438,7 @@ class Recorder:
             return [Titled(conversation.uid, title, self.now())] if mine else []
         if not fresh:
             return []
-        created, parent = conversation.created_at or fresh[0].created_at, conversation.parent_external_id
+        created = conversation.created_at or fresh[0].created_at
         return [
             Conversation(
                 uid=conversation.uid,
@@ -447,7 +448,7 @@ class Recorder:
                 created_at=created,
                 updated_at=created,
                 project=names.project(conversation.project),
-                parent_uid=None if parent is None else conversation_uid(conversation.channel, parent),
+                parent_uid=conversation.parent_uid,
                 metadata=self.clean(conversation.metadata),
             )
         ]

@@ -59,6 +59,14 @@ def test_what_was_said_of_it_meanwhile_is_in_no_file(place: RecordedHome) -> Non
     assert place.doctor() == []
 
 
+def test_a_subagent_of_a_forgotten_conversation_that_comes_to_light_later_stays_out(place: RecordedHome) -> None:
+    place.talk("a", "one", "two")
+    place.forget(conversation="a")
+    recorded = place.record("a/1", NewMessage(Role.USER, WORD, origin="1"), parent_external_id="a")
+    assert (recorded.messages, recorded.forgotten) == ((), 1)
+    assert files_holding(place.home, TRACE) == []
+
+
 class TestMessages:
     def test_the_words_are_in_no_file_under_the_home(self, place: RecordedHome) -> None:
         place.talk("c", "one", "two")
