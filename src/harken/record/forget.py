@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -28,6 +29,7 @@ from harken.storage.tables import conversations
 # How many go in one transaction: others wait for the write lock no longer than a second or so.
 _AT_ONCE = 100
 _SHOWN = 8  # characters of an id, at least, in lists
+_SHORT_ID = re.compile(f"[0-9a-f]{{1,{_SHOWN - 1}}}", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +122,7 @@ def plan_conversations(tx: Transaction, uids: Sequence[str], moment: datetime) -
 def _check_present(uids: Sequence[str], present: Collection[str], kind: str) -> None:
     if missing := [uid for uid in uids if uid not in present]:
         where = "list" if kind == "conversation" else "search QUERY"
-        short = f" (forget takes {_SHOWN} characters of an id, or more)" if len(missing[0]) < _SHOWN else ""
+        short = f" (forget takes {_SHOWN} characters of an id, or more)" if _SHORT_ID.fullmatch(missing[0]) else ""
         raise NotFoundError(f"There is no {kind} {missing[0]}{short}. Ids are printed by: harken {where}")
 
 

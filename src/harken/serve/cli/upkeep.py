@@ -41,7 +41,11 @@ def doctor(session: CommandSession, fix: bool, as_json: bool) -> None:
 
 def _examined(session: CommandSession, fix: bool) -> list[Finding]:
     try:
-        if session.opened is None and not session.is_of_team and session.settings().store is not None:
+        if (
+            session.opened is None
+            and not session.is_of_team
+            and (session.settings().store or "").startswith("postgresql")
+        ):
             from harken.engine.team import examine
 
             with session.team() as (team, _operator):
