@@ -64,6 +64,13 @@ def test_projects_and_agents_group_as_days_do(stocked: CommandLine) -> None:
     assert stocked("list", "--by", "agent").out.splitlines()[0] == "jsonl"
 
 
+def test_a_conversation_of_which_all_was_forgotten_is_listed_no_more(stocked: CommandLine) -> None:
+    for words in ("tomato harvest", "tomato nets"):
+        stocked("forget", "--query", words, "--yes")
+    page = stocked("list", "--json").json()
+    assert ([each["title"] for each in page["conversations"]], page["total"]) == ([TAXES, GARDEN], 2)
+
+
 def test_an_agent_that_nobody_recorded_is_one_line_with_those_there_are(stocked: CommandLine) -> None:
     assert stocked.fails("list", "--agent", "klaude") == "Nothing of an agent klaude is recorded. There is: jsonl."
 

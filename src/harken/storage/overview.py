@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime
 from functools import cache
 from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, Row, Select, and_, bindparam, case, func, select, type_coerce
+from sqlalchemy import BigInteger, ColumnElement, Row, Select, and_, bindparam, case, exists, func, select, type_coerce
 
 from harken.errors import NotFoundError
 from harken.model.conversations import MessageType, Role
@@ -41,14 +41,14 @@ _SHORT_CHARS, _MOST_ALIKE, _MONTH_CHARS = 8, 9, 7
 
 
 def list_conversations(tx: Transaction, asked: ConversationFilter) -> tuple[list[ListedConversation], int]:
-    """Conversations, those first in which something was said last, and how many there are in all.
+    """Conversations that have messages, those first in which something was said last, and how many there are in all.
 
     Raises:
         NotFoundError: there is no such project, or no conversation in the channel.
     """
-    wanted: list[ColumnElement[bool]] = (
-        [] if asked.with_subagents or asked.parent else [conversations.c.parent_uid.is_(None)]
-    )
+    # Of some all messages were forgotten.
+    wanted: list[ColumnElement[bool]] = [exists().where(refers(messages.c.conversation_id, conversations))]
+    wanted += [] if asked.with_subagents or asked.parent else [conversations.c.parent_uid.is_(None)]
     if asked.project is not None:
         wanted.append(conversations.c.project_id == project_row(tx, asked.project))
     if asked.channel is not None:
