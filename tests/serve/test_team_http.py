@@ -20,6 +20,7 @@ from mcp_types import ElicitResult
 from openapi_spec_validator import validate
 from sqlalchemy import text
 
+from harken.errors import StoreError
 from harken.serve.http.openapi import team_openapi
 from harken.serve.operations.registry import TEAM_OPERATIONS
 from team_server import Served, listening, serving_team
@@ -269,6 +270,21 @@ def test_a_key_that_may_only_forget_forgets_over_mcp_where_its_user_is_asked(ser
         done = asyncio.run(forget(address))
     assert done.structured_content["done"] is True, done
     problem(served.verb("bob", "show", {"id": made}), 404)
+
+
+def test_what_the_store_says_of_itself_is_told_to_nobody_over_mcp(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def memory(*_asked: object) -> None:
+        raise StoreError("postgresql://harken_app@db.internal/crew cannot be reached.")
+
+    monkeypatch.setattr(served.team, "memory", memory)
+    params = {"name": "search", "arguments": {"query": "x"}}
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    headers = {"authorization": f"Bearer {served.keys['bob']}", "accept": "application/json, text/event-stream"}
+    with listening(served.app) as address:
+        said = httpx.post(f"{address}/mcp", json=call, headers=headers).text
+    assert ("The store cannot be reached." in said, "db.internal" in said) == (True, False)
 
 
 def test_no_answer_that_is_kept_names_somebody_who_was_erased(served: Served) -> None:

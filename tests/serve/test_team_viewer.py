@@ -10,10 +10,9 @@ from urllib.parse import urlencode
 import httpx
 import pytest
 
-from harken.errors import StoreError
 from harken.serve.team.pages import PAGES
 from harken.serve.viewer.access import SESSION_SECONDS, Sessions
-from team_server import Served, listening, serving_team
+from team_server import Served, serving_team
 
 
 @pytest.fixture
@@ -181,22 +180,3 @@ def test_a_session_that_nobody_uses_ends(served: Served) -> None:
     assert sessions.csrf(cookie)
     now[0] += SESSION_SECONDS
     assert sessions.csrf(cookie) is None
-
-
-def test_what_the_store_says_of_itself_is_shown_to_nobody(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    browser = Browser(served)
-    browser.sign_in(served.keys["bob"])
-
-    def memory(*_asked: object) -> None:
-        raise StoreError("postgresql://harken_app@db.internal/crew cannot be reached.")
-
-    monkeypatch.setattr(served.team, "memory", memory)
-    said = [browser.get("/view/memories"), served.verb("bob", "memories")]
-    params = {"name": "search", "arguments": {"query": "x"}}
-    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
-    headers = {"authorization": f"Bearer {served.keys['bob']}", "accept": "application/json, text/event-stream"}
-    with listening(served.app) as address:
-        said.append(httpx.post(f"{address}/mcp", json=call, headers=headers))
-    for answer in said:
-        assert "The store cannot be reached." in answer.text, answer.text
-        assert "db.internal" not in answer.text

@@ -16,7 +16,6 @@ from starlette.types import ASGIApp
 
 from harken.errors import AccessError, KeyRefusedError, sentence_of
 from harken.model.team import KeyScope, Speaker
-from harken.serve.http.problems import problem_of
 from harken.serve.operations.operation import AnyOperation
 from harken.serve.team.calls import TeamCalls, VerbCall
 from harken.serve.viewer import conversations, recalls, saved, searching, topics
@@ -115,6 +114,6 @@ def make_team_pages(
         *(route for login in logins for route in login.routes),
     ]
     doors = (SIGN_IN, "/static/harken.css", *(route.path for login in logins for route in login.routes))
-    inside = application(environment, PREFIX, PAGES, asked, own, lambda error: problem_of(error).detail)
+    inside = application(environment, PREFIX, PAGES, asked, own)
     closed = partial(RedirectResponse, PREFIX + SIGN_IN, 303)
     return Threshold(inside, sessions, PREFIX, None, doors=doors, closed=closed)

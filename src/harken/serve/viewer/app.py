@@ -38,8 +38,6 @@ MENU = tuple(entry for room in _ROOMS for entry in room.MENU)
 _TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 STATIC = {each.name: each.read_bytes() for each in files("harken.serve.viewer").joinpath("static").iterdir()}
 SENT_TO = "/do/"
-Asked = Callable[[Request], PageRequest]
-Words = Callable[[HarkenError], str]
 _LIVE_SECONDS = 3.0
 _LIVE = ("messages", "conversations", "queue", "failed", "spend_today_usd", "redactions")
 
@@ -90,9 +88,8 @@ def application(
     environment: Environment,
     prefix: str,
     pages: Mapping[str, PageMaker],
-    asked: Asked,
+    asked: Callable[[Request], PageRequest],
     own: Sequence[Route],
-    words: Words = sentence_of,
 ) -> ASGIApp:
     """Make the application of some pages.
 
@@ -102,12 +99,11 @@ def application(
         pages: by address.
         asked: what a page is made of; runs in a thread of its own.
         own: addresses beside those of the pages.
-        words: what whoever asks is told of an error.
     """
 
     def page(path: str, make: PageMaker) -> Route:
         async def answer(request: Request) -> Response:
-            return await run_sync(_answer, environment, asked, make, request, prefix, words)
+            return await run_sync(_answer, environment, asked, make, request, prefix)
 
         return Route(path, answer, methods=["POST"] if path.startswith(SENT_TO) else ["GET"])
 
@@ -133,7 +129,7 @@ _SPENT = Rendered(
 
 
 def _answer(
-    environment: Environment, asked: Asked, make: PageMaker, request: Request, prefix: str, words: Words
+    environment: Environment, asked: Callable[[Request], PageRequest], make: PageMaker, request: Request, prefix: str
 ) -> Response:
     """Make a page, or the page that says why there is none."""
     try:
@@ -142,7 +138,7 @@ def _answer(
     except HarkenError as error:
         status = status_of(error)
         title = "Not found" if isinstance(error, NotFoundError) else "That did not work"
-        found = Rendered("error.html", {"title": title, "message": words(error)}, status)
+        found = Rendered("error.html", {"title": title, "message": sentence_of(error)}, status)
     except Exception as error:  # noqa: BLE001 - the serve boundary; its words may hold a message's
         _log.error("page_failed", error_class=type(error).__name__)
         message = f"Unexpected {type(error).__name__}; please report it."
