@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 import time
@@ -11,10 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import httpx2
 import pytest
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+from mcp_types import ElicitResult
 from openapi_spec_validator import validate
 from sqlalchemy import text
 
+from harken.errors import StoreError
 from harken.serve.http.openapi import team_openapi
 from harken.serve.operations.registry import TEAM_OPERATIONS
 from team_server import Served, listening, serving_team
@@ -242,6 +248,43 @@ def test_neither_repeats_nor_the_audit_hold_anybodys_words(served: Served) -> No
     assert word.lower() not in kept.lower()
     secret = served.verb("ann", "key_create", {}, idempotency_key="4").json()["key"]
     assert secret not in rows(served, "team_requests") + rows(served, "team_audit")
+
+
+def test_a_key_that_may_only_forget_forgets_over_mcp_where_its_user_is_asked(served: Served) -> None:
+    made, key = (
+        served.verb("bob", "remember", {"content": "The quay floods."}).json()["id"],
+        served.key("bob", ["forget"]),
+    )
+
+    async def agrees(_context: Any, _params: Any) -> ElicitResult:
+        return ElicitResult(action="accept", content={"forget": True})
+
+    async def forget(address: str) -> Any:
+        async with (
+            httpx2.AsyncClient(headers={"authorization": f"Bearer {key}"}, timeout=60) as http,
+            Client(streamable_http_client(f"{address}/mcp", http_client=http), elicitation_callback=agrees) as client,
+        ):
+            return await client.call_tool("forget", {"ids": [made]})
+
+    with listening(served.app) as address:
+        done = asyncio.run(forget(address))
+    assert done.structured_content["done"] is True, done
+    problem(served.verb("bob", "show", {"id": made}), 404)
+
+
+def test_what_the_store_says_of_itself_is_told_to_nobody_over_mcp(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def memory(*_asked: object) -> None:
+        raise StoreError("postgresql://harken_app@db.internal/crew cannot be reached.")
+
+    monkeypatch.setattr(served.team, "memory", memory)
+    params = {"name": "search", "arguments": {"query": "x"}}
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    headers = {"authorization": f"Bearer {served.keys['bob']}", "accept": "application/json, text/event-stream"}
+    with listening(served.app) as address:
+        said = httpx.post(f"{address}/mcp", json=call, headers=headers).text
+    assert ("The store cannot be reached." in said, "db.internal" in said) == (True, False)
 
 
 def test_no_answer_that_is_kept_names_somebody_who_was_erased(served: Served) -> None:

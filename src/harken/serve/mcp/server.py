@@ -28,7 +28,7 @@ from mcp_types import (
 from mcp_types.version import is_version_at_least
 
 from harken import __version__
-from harken.errors import HarkenError, NotFoundError, sentence_of
+from harken.errors import AccessError, HarkenError, NotFoundError, sentence_of
 from harken.log import Log
 from harken.serve.mcp.listed import INSTRUCTIONS, brief, tool
 from harken.serve.mcp.offers import Call, ResourcesAndPrompts
@@ -195,8 +195,8 @@ async def _question(ask: _Ask, given: Mapping[str, Any], preview: dict[str, Any]
     for uid in ids[:_MOST_QUOTED]:
         try:
             words = _words(await ask(OPERATIONS["show"], {"id": uid, "around": 0, "limit": 1}))
-        except NotFoundError:
-            # There is no showing a value.
+        except (AccessError, NotFoundError):
+            # There is no showing a value, nor anything by a key that may not read.
             words = ""
         lines.append(f"- {uid} {words}".rstrip())
     if len(ids) > _MOST_QUOTED:
