@@ -14,7 +14,7 @@ from sqlalchemy import URL, make_url
 
 from cluster_server import ClusterServer
 from crews import Crew, crew
-from harken.errors import KeyRefusedError, NotFoundError, ScopeError, UsageError
+from harken.errors import KeyRefusedError, NotFoundError, ScopeError, StoreBusyError, UsageError
 from harken.model.arguments import DetailsWanted
 from harken.model.conversations import SavedRecord, Trust
 from harken.model.experiences import RootCause
@@ -215,6 +215,17 @@ def test_forgetting_takes_the_copies_along_and_says_so(team: Crew) -> None:
     assert _found(team, "carol", "irrigation pump") == [PUMP]
     bob.memories.forget([memory.uid])
     assert _found(team, "carol", "irrigation pump") == []
+
+
+def test_what_could_not_be_forgotten_in_a_busy_space_can_be_forgotten_again(team: Crew) -> None:
+    bob = team.memory("bob")
+    said = bob.record_message("survey", "user", WELL)
+    team.team.share(team.speaker("bob"), said.uid, "common")
+    plan = bob.maintenance.plan_forget(messages=[said.uid])
+    with team.memory("carol", "common").store.writing(), pytest.raises(StoreBusyError):
+        bob.maintenance.forget(plan)
+    bob.maintenance.forget(bob.maintenance.plan_forget(messages=[said.uid]))
+    assert [_found(team, name, "village well") for name in ("bob", "carol")] == [[], []]
 
 
 def test_a_space_that_cannot_be_read_is_said_with_what_the_others_answer(

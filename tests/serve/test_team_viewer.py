@@ -137,12 +137,19 @@ def test_a_form_carries_the_pages_token_and_what_the_key_may_not_is_refused(serv
     edits = next(path for path in paths if "edit" in path)
     refused = reader.post(f"/view{edits}", {**fields, "text": "Changed", "importance": "0.5", "tags": ""})
     assert (refused.status_code, "remember" in refused.text) == (403, True)
+    assert reader.post("/view/do/topics", fields).status_code == 403
     writer = Browser(served)
     writer.sign_in(served.keys["bob"])
     fields["csrf"] = writer.csrf(f"/view/memories/{made}")
     changed = writer.post(f"/view{edits}", {**fields, "text": "The quay is dry.", "importance": "0.5", "tags": ""})
     assert changed.status_code == 303
     assert "The quay is dry." in writer.get(f"/view/memories/{made}").text
+    audited = served.verb("ann", "audit", {"verb": "memory edit"}).json()["audit"]
+    assert [(line["status"], line["via"], line["ids"]) for line in audited] == [
+        (200, "view", [made]),
+        (403, "view", [made]),
+    ]
+    assert writer.post("/view/do/topics", {"csrf": fields["csrf"]}).status_code == 303
     assert Browser(served).sign_in(served.key("bob", ["record"])).status_code == 403
 
 

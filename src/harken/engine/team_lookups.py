@@ -325,11 +325,10 @@ class TeamMaintenance(Maintenance):
         return replace(plan, copies=tuple(self.reach.copies(uids)))
 
     def forget(self, doomed: ForgetPlan, progress: Callable[[int, int], None] = lambda _done, _all: None) -> Forgotten:
-        """See `Maintenance.forget`; the copies that the plan names go as well."""
-        done = Maintenance.forget(self, doomed, progress)
+        """See `Maintenance.forget`; the copies that the plan names go first: what is gone is not named again."""
         if doomed.copies:
             self.reach.forget_copies(doomed.copies)
-        return done
+        return Maintenance.forget(self, doomed, progress)
 
     def titles(self, conversation_uids: Sequence[str]) -> dict[str, str]:
         """See `Maintenance.titles`."""

@@ -38,6 +38,8 @@ MENU = tuple(entry for room in _ROOMS for entry in room.MENU)
 _TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 STATIC = {each.name: each.read_bytes() for each in files("harken.serve.viewer").joinpath("static").iterdir()}
 SENT_TO = "/do/"
+Asked = Callable[[Request], PageRequest]
+Words = Callable[[HarkenError], str]
 _LIVE_SECONDS = 3.0
 _LIVE = ("messages", "conversations", "queue", "failed", "spend_today_usd", "redactions")
 
@@ -88,9 +90,9 @@ def application(
     environment: Environment,
     prefix: str,
     pages: Mapping[str, PageMaker],
-    asked: Callable[[Request], PageRequest],
+    asked: Asked,
     own: Sequence[Route],
-    words: Callable[[HarkenError], str] = sentence_of,
+    words: Words = sentence_of,
 ) -> ASGIApp:
     """Make the application of some pages.
 
@@ -100,7 +102,7 @@ def application(
         pages: by address.
         asked: what a page is made of; runs in a thread of its own.
         own: addresses beside those of the pages.
-        words: what a page says of an error.
+        words: what whoever asks is told of an error.
     """
 
     def page(path: str, make: PageMaker) -> Route:
@@ -131,12 +133,7 @@ _SPENT = Rendered(
 
 
 def _answer(
-    environment: Environment,
-    asked: Callable[[Request], PageRequest],
-    make: PageMaker,
-    request: Request,
-    prefix: str,
-    words: Callable[[HarkenError], str],
+    environment: Environment, asked: Asked, make: PageMaker, request: Request, prefix: str, words: Words
 ) -> Response:
     """Make a page, or the page that says why there is none."""
     try:
