@@ -125,7 +125,7 @@ class HarkenClient(_Client):
         transport: httpx.BaseTransport | None = None,
     ) -> None:
         super().__init__(url, key, space, attempts)
-        self._http = httpx.Client(base_url=url, timeout=timeout_seconds, transport=transport)
+        self._http = httpx.Client(base_url=url, timeout=httpx.Timeout(timeout_seconds, pool=None), transport=transport)
 
     def call(self, verb: str, **given: Any) -> dict[str, Any]:
         """The answer of a verb by its name."""
@@ -178,7 +178,9 @@ class AsyncHarkenClient(_Client):
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         super().__init__(url, key, space, attempts)
-        self._http = httpx.AsyncClient(base_url=url, timeout=timeout_seconds, transport=transport)
+        self._http = httpx.AsyncClient(
+            base_url=url, timeout=httpx.Timeout(timeout_seconds, pool=None), transport=transport
+        )
 
     async def call(self, verb: str, **given: Any) -> dict[str, Any]:
         """The answer of a verb by its name."""

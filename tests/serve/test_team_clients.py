@@ -166,6 +166,27 @@ def test_it_comes_back_when_it_is_told_to_and_gives_up_in_the_end() -> None:
         harken.whoami()
 
 
+def test_waiting_for_a_connection_is_no_part_of_the_time_for_an_answer() -> None:
+    """Of 600 calls at once with three seconds for each, all ran out of time before one was sent."""
+    told: list[dict[str, float | None]] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        told.append(request.extensions["timeout"])
+        return httpx.Response(200, json={})
+
+    async def ask() -> None:
+        async with AsyncHarkenClient(
+            address, "hk_", timeout_seconds=3, transport=httpx.MockTransport(answer)
+        ) as harken:
+            await harken.whoami()
+
+    address = "http://team.example.org"
+    with HarkenClient(address, "hk_", timeout_seconds=3, transport=httpx.MockTransport(answer)) as harken:
+        harken.whoami()
+    asyncio.run(ask())
+    assert told == [{"connect": 3, "read": 3, "write": 3, "pool": None}] * 2
+
+
 SCRIPT = """
 import {{ ApiError, HarkenClient }} from {module};
 const harken = new HarkenClient({{ url: {url}, key: {key} }});
