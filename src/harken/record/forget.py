@@ -105,6 +105,8 @@ def plan_conversations(tx: Transaction, uids: Sequence[str], moment: datetime) -
         NotFoundError: an id names no conversation.
     """
     sizes = message_counts(tx, uids)
+    if short := [uid for uid in uids if uid not in sizes and conversations_named(tx, uid)]:
+        raise NotFoundError(f"To forget by {short[0]} takes {_SHOWN} characters of the id, which harken list prints.")
     _check_present(uids, sizes, "conversation")
     graves = (Tombstone(uid, uid, "conversation", moment) for uid in sorted(sizes))
     return ForgetPlan((*graves, *_topics(tx, sizes, moment)), sum(sizes.values()))
@@ -113,8 +115,7 @@ def plan_conversations(tx: Transaction, uids: Sequence[str], moment: datetime) -
 def _check_present(uids: Sequence[str], present: Collection[str], kind: str) -> None:
     if missing := [uid for uid in uids if uid not in present]:
         where = "list" if kind == "conversation" else "search QUERY"
-        short = f" (forget takes {_SHOWN} characters of an id, or more)" if len(missing[0]) < _SHOWN else ""
-        raise NotFoundError(f"There is no {kind} {missing[0]}{short}. Ids are printed by: harken {where}")
+        raise NotFoundError(f"There is no {kind} {missing[0]}. Ids are printed by: harken {where}")
 
 
 def plan_project(tx: Transaction, name: str, moment: datetime) -> ForgetPlan:
