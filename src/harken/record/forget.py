@@ -29,7 +29,6 @@ from harken.storage.tables import conversations
 # How many go in one transaction: others wait for the write lock no longer than a second or so.
 _AT_ONCE = 100
 _SHOWN = 8  # characters of an id, at least, in lists
-_SHORT_ID = re.compile(f"[0-9a-f]{{1,{_SHOWN - 1}}}", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +113,8 @@ def plan_conversations(tx: Transaction, uids: Sequence[str], moment: datetime) -
         NotFoundError: an id names no conversation.
     """
     sizes = message_counts(tx, uids)
+    if short := [uid for uid in uids if uid not in sizes and conversations_named(tx, uid)]:
+        raise NotFoundError(f"To forget by {short[0]} takes {_SHOWN} characters of the id, which harken list prints.")
     _check_present(uids, sizes, "conversation")
     graves = (Tombstone(uid, uid, "conversation", moment) for uid in sorted(sizes))
     return ForgetPlan((*graves, *_topics(tx, sizes, moment)), sum(sizes.values()))
@@ -122,8 +123,7 @@ def plan_conversations(tx: Transaction, uids: Sequence[str], moment: datetime) -
 def _check_present(uids: Sequence[str], present: Collection[str], kind: str) -> None:
     if missing := [uid for uid in uids if uid not in present]:
         where = "list" if kind == "conversation" else "search QUERY"
-        short = f" (forget takes {_SHOWN} characters of an id, or more)" if _SHORT_ID.fullmatch(missing[0]) else ""
-        raise NotFoundError(f"There is no {kind} {missing[0]}{short}. Ids are printed by: harken {where}")
+        raise NotFoundError(f"There is no {kind} {missing[0]}. Ids are printed by: harken {where}")
 
 
 def plan_project(tx: Transaction, name: str, moment: datetime) -> ForgetPlan:

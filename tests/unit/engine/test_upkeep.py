@@ -176,7 +176,7 @@ class TestNamingWhatToForget:
     def test_too_short_a_beginning_of_an_id_is_said_to_be_that(self, harken: Harken) -> None:
         say(harken, "a zebra")
         short = str(harken.search("zebra").hits[0].entry.conversation_uid)[:4]
-        with pytest.raises(NotFoundError, match=f"no conversation {short} .forget takes 8 characters of an id"):
+        with pytest.raises(NotFoundError, match=f"To forget by {short} takes 8 characters of the id"):
             self.planned(harken, conversations=[short])
 
     def test_what_is_not_there_cannot_be_named(self, harken: Harken) -> None:
