@@ -64,10 +64,11 @@ def test_projects_and_agents_group_as_days_do(stocked: CommandLine) -> None:
     assert stocked("list", "--by", "agent").out.splitlines()[0] == "jsonl"
 
 
-def test_a_conversation_of_which_all_was_forgotten_is_listed_no_more(stocked: CommandLine) -> None:
-    for words in ("tomato harvest", "tomato nets"):
-        stocked("forget", "--query", words, "--yes")
-    page = stocked("list", "--json").json()
+def test_a_conversation_of_which_all_was_forgotten_is_listed_no_more(filled: CommandLine, write: Write) -> None:
+    filled("import", "jsonl", write("more.jsonl", [{"conversation": "lately", "role": "user", "content": LATELY}]))
+    assert titles(filled) == [LATELY, TAXES, GARDEN]
+    filled("forget", "--query", "tomato harvest", "--yes")
+    page = filled("list", "--json").json()
     assert ([each["title"] for each in page["conversations"]], page["total"]) == ([TAXES, GARDEN], 2)
 
 
