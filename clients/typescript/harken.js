@@ -56,7 +56,8 @@ export class HarkenClient {
       }
       if (!AGAIN.has(response.status) || attempt >= this.attempts) throw await refusal(response);
       const after = Number(response.headers.get("retry-after")) * 1000 || 0;
-      await pause(Math.max(wait, Math.min(MOST_WAIT, after)));
+      // Later than it says, each by another moment: whoever was refused together would come back together.
+      await pause(wait + Math.min(MOST_WAIT, after));
     }
   }
 

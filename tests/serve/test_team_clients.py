@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import itertools
 import json
 import shutil
 import subprocess
@@ -136,6 +137,18 @@ def test_what_was_done_and_not_heard_is_not_done_again(address: str, served: Ser
         said = harken.record("log", "user", "Said once.")
     with HarkenClient(address, served.keys["eve"]) as harken:
         assert [each["text"] for each in harken.show(said["conversation_id"])["messages"]] == ["Said once."]
+
+
+def test_those_who_were_refused_together_come_back_at_different_moments(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+    monkeypatch.setattr("harken.client.time.sleep", waits.append)
+    told = itertools.cycle((429, 200))
+    busy = httpx.MockTransport(lambda _request: httpx.Response(next(told), headers={"retry-after": "2"}, json={}))
+    with HarkenClient("http://team.example.org", "hk_", transport=busy) as harken:
+        for _ in range(8):
+            harken.call("whoami")
+    assert min(waits) > 2
+    assert len(set(waits)) == 8
 
 
 def test_it_comes_back_when_it_is_told_to_and_gives_up_in_the_end() -> None:

@@ -1,7 +1,7 @@
 """Harken's own exchange format: one message per line.
 
-Keys: `conversation`, `role`, `content`, and as wanted `author`, `ts`, `type`, `project`, `title`, `id`, `call_id`,
-`tool_name`, `metadata`. A key that is null counts as missing; other keys are passed over.
+Keys: `conversation`, `role`, `content`, and as wanted `author`, `ts` (or `timestamp`, `created_at`, `at`), `type`,
+`project`, `title`, `id`, `call_id`, `tool_name`, `metadata`. A key that is null counts as missing; others are left out.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from harken.text.fence import without_recall
 
 _ROLES = {role.value: role for role in Role}
 _TYPES = (MessageType.TEXT, MessageType.TOOL_CALL, MessageType.TOOL_RESULT, MessageType.MARKER)
+# What files of others call a time; one that is none is passed over like any key of theirs.
+_OTHER_TIMES = ("timestamp", "created_at", "at")
 _TEXT_KEYS = ("author", "project", "title", "id", "call_id", "tool_name")
 
 
@@ -54,6 +56,7 @@ class _LinesReader(LineReader):
         if at is None and value.get("ts") is not None:
             yield Unreadable(self._path, number, "'ts' is neither an ISO time nor an epoch number")
             return
+        at = at or next(filter(None, map(moment, map(value.get, _OTHER_TIMES))), None)
         if conversation not in self._titles:
             self._titles[conversation] = title
             yield ParsedConversation(conversation, title=title, created_at=at, project=string(value.get("project")))

@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from math import isfinite
 from typing import Any
 
+from harken.errors import UsageError
+
 _BIDI = "\u202a-\u202e\u2066-\u2069"
 # What moves a cursor, changes a title, fills a clipboard or turns letters round is nothing that a text has to say.
 _CONTROLS = "\x7f-\x9f" + _BIDI
@@ -54,13 +56,19 @@ def legible(text: str) -> str:
 
 
 def sound_value(value: Any, clean: Callable[[str], str] = valid_utf8) -> Any:
-    """Do the same for every text in JSON-like data, keys included; NaN and Infinity, which JSON has not, are None."""
+    """Do the same for every text in JSON-like data, keys included; NaN and Infinity, which JSON has not, are None.
+
+    Raises:
+        UsageError: it holds what JSON has no form for, a date or a set.
+    """
     if isinstance(value, str):
         return clean(value)
     if isinstance(value, Mapping):
         return {sound_value(key, clean): sound_value(item, clean) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [sound_value(item, clean) for item in value]
+    if value is not None and not isinstance(value, int | float):
+        raise UsageError(f"JSON has no form for a {type(value).__name__}: give it as text, or as a list.")
     return None if isinstance(value, float) and not isfinite(value) else value
 
 

@@ -4,7 +4,9 @@ import gc
 import json
 import threading
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -45,6 +47,11 @@ class TestRecording:
     def test_what_is_no_text_is_refused_by_its_kind(self, harken: Harken, content: object) -> None:
         with pytest.raises(UsageError, match=f"is a str, not {type(content).__name__}; of parts, give their text"):
             harken.record_message("talk", "assistant", content)  # type: ignore[arg-type]
+
+    @pytest.mark.parametrize("value", [datetime(2026, 1, 5), {"set"}, Path("here"), [b"bytes"]])
+    def test_metadata_that_json_has_no_form_for_are_refused_by_their_kind(self, harken: Harken, value: Any) -> None:
+        with pytest.raises(UsageError, match=r"JSON has no form for a \w+: give it as text"):
+            harken.record_message("talk", "user", "a zebra", metadata={"mood": value})
 
     def test_a_lone_text_is_one_value_where_a_list_is_asked_for(self, harken: Harken, tmp_path: Path) -> None:
         context = harken.build_context("talk", "where are the zebras?")

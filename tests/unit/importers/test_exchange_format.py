@@ -30,6 +30,15 @@ def test_every_key_arrives(write: Write) -> None:
     assert message.created_at == moment(given["ts"])
 
 
+@pytest.mark.parametrize("name", ["timestamp", "created_at", "at"])
+def test_a_time_may_bear_the_names_that_others_give_it(write: Write, name: str) -> None:
+    _, message, _ = JSONL.parse(write({**LEAST, name: "2026-01-15T12:00:00Z"}))
+    assert isinstance(message, NewMessage)
+    assert message.created_at == moment("2026-01-15T12:00:00Z")
+    _, message, _ = JSONL.parse(write({**LEAST, name: "soon"}))
+    assert message == NewMessage(Role.USER, "hi", conversation="c")
+
+
 def test_the_least_line_is_a_text_without_an_id(write: Write) -> None:
     _, message, _ = JSONL.parse(write(LEAST))
     assert message == NewMessage(Role.USER, "hi", conversation="c")
