@@ -42,6 +42,10 @@ def is_team_admin(speaker: Speaker) -> bool:
     return speaker.is_operator or (COMMON, Access.ADMIN) in [(space.id, access) for space, access in speaker.spaces]
 
 
+def _whose_keys(by: Speaker) -> list[str] | None:
+    return None if is_team_admin(by) and KeyScope.ADMIN in by.scopes else [by.principal.id]
+
+
 def require_team_admin(speaker: Speaker) -> None:
     """Pass if somebody manages the team, and their key is for that.
 
@@ -188,8 +192,7 @@ class Members:
         """
         by.require(KeyScope.KEYS)
         with self._control.writing(by.principal.team) as tx:
-            is_anybodys = is_team_admin(by) and KeyScope.ADMIN in by.scopes
-            found = key_rows.find_key(tx, key, None if is_anybodys else [by.principal.id])
+            found = key_rows.find_key(tx, key, _whose_keys(by))
             key_rows.end_key(tx, found.id, self._now())
             return key_rows.find_key(tx, found.id)
 
@@ -205,7 +208,7 @@ class Members:
         by.require(KeyScope.KEYS)
         now = self._now()
         with self._control.writing(by.principal.team) as tx:
-            old = key_rows.find_key(tx, key, None if is_team_admin(by) else [by.principal.id])
+            old = key_rows.find_key(tx, key, _whose_keys(by))
             self._whose(tx, by, old.principal)
             if old.revoked or (old.expires and old.expires <= now):
                 raise UsageError(f"The key {old.prefix}… is not valid any more. Make another: harken key create")
