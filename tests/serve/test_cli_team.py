@@ -23,8 +23,9 @@ def test_a_team_of_two_is_made_by_two_commands(cli: CommandLine, server: dict[st
     assert "only time" in said.err
     bob = {**server, "HARKEN_KEY": cli("principal", "create", "bob", settings=alice).out.strip()}
 
-    view = cli("whoami", "--json", settings=bob).json()
+    view = cli("whoami", "--json", settings={**bob, "HARKEN_KEY": f" {bob['HARKEN_KEY']}\n"}).json()
     assert view["principal"]["name"] == "bob"
+    assert "not valid" in cli.fails("whoami", settings={**server, "HARKEN_KEY": " "})
     assert [space["name"] for space in view["spaces"]] == ["bob", "common"]
     assert "bob of team" in cli("whoami", settings=bob).out
     cli("memory", "add", "The boiler is serviced in May.", settings=bob)

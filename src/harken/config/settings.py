@@ -98,7 +98,8 @@ def environment() -> Mapping[str, str]:
 
 def team_key() -> str | None:
     """Return the key by which a team's server knows who asks, `HARKEN_KEY`; None without one."""
-    return environment().get(_KEY, "").strip() or None
+    given = environment().get(_KEY) or None
+    return given and (given.strip() or given)
 
 
 def default_home(env: Mapping[str, str]) -> Path:
