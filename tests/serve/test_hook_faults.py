@@ -26,7 +26,8 @@ from coding_agent import (
 )
 from command_line import PYTHON, CommandLine
 from disks import Disk
-from harken.serve.daemon.paths import DaemonPaths
+from harken.serve.daemon.paths import DEADLINE, DaemonPaths
+from harken.serve.hooks import client
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no Unix sockets")
 
@@ -275,3 +276,14 @@ def test_an_agent_that_never_closes_stdin(agent: CodingAgent) -> None:
         assert hook.wait(PATIENCE_SECONDS) == 0
         assert hook.stdout is not None
         assert hook.stdout.read() == b""
+
+
+@pytest.mark.parametrize(
+    ("wished", "started", "left"), [("1.5", 0.03, 1.47), ("nonsense", 0.5, 1.0), ("0.2", 3.0, 0.05)]
+)
+def test_the_deadline_counts_from_the_start_of_the_process(
+    monkeypatch: pytest.MonkeyPatch, wished: str, started: float, left: float
+) -> None:
+    monkeypatch.setattr(time, "process_time", lambda: started)
+    monkeypatch.setenv(DEADLINE, wished)
+    assert client._deadline(os.environ) == pytest.approx(left)  # the agent waits for the interpreter too

@@ -100,10 +100,12 @@ def _plain(text: str) -> str:
 
 
 def _deadline(env: Mapping[str, str]) -> float:
+    """Seconds that are left: the agent has waited since this process was started."""
     try:
-        return min(30.0, max(0.05, float(env[DEADLINE])))
+        seconds = min(30.0, max(0.05, float(env[DEADLINE])))
     except (KeyError, ValueError):
-        return 1.5
+        seconds = 1.5
+    return max(0.05, seconds - time.process_time())
 
 
 def _leave_after(seconds: float) -> None:
