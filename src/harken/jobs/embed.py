@@ -173,6 +173,13 @@ class EmbedWork(Job[Claimed, "tuple[Vectors | None, Vectors | None]"]):
         """Count the items that are still to be done."""
         return super().waiting() + (self.second.waiting() if self.second else 0)
 
+    def texts_waiting(self) -> int:
+        """Count what the first model has to do, each text once; what the second has where nothing else is left.
+
+        The second takes an eighth of the time.
+        """
+        return super().waiting() or self.waiting()
+
     def give_back(self) -> None:
         """Return unfinished leases, for a worker that stops in the middle."""
         super().give_back()

@@ -141,9 +141,9 @@ class Background:
         if work is None:
             return 0
         work.fail_fast = not patient
-        waiting = work.waiting()
+        waiting = work.texts_waiting()
         wanted = SwitchedWork(self.store, EMBED, lambda: work, self.now, is_wanted=True)
-        run_until_idle(wanted, lambda count: progress(count, max(waiting, count)), patient)
+        run_until_idle(wanted, lambda count: progress(min(count, waiting), waiting), patient)
         return work.stored
 
     def summarize(self, progress: Callable[[int], None] = lambda _done: None) -> dict[str, int]:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
+from itertools import pairwise
 from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
     from harken.serve.cli.session import Report
 
 _SHOWN_UNREADABLE = 10
-# From so many on, embedding takes a minute or more; how long, the first batches tell.
-_MANY_TEXTS, _MEASURED_BATCHES = 2000, 5
+# From so many on, embedding takes a minute or more; how long, the time of so many batches tells, twice the same.
+_MANY_TEXTS, _MEASURED_BATCHES, _LEAST_MARKS, _MOST_MARKS, _ALIKE = 2000, 4, 3, 5, 1.5
 _COUNTS = ("files", "unchanged", "added", "known", "forgotten", "erased", "kept", "capped", "summaries", "vectors")
 _ENDPOINT = "openai-compatible"
 
@@ -175,17 +176,23 @@ def _with_estimate(session: CommandSession, show: Report) -> Callable[[int, int]
     """The same, with a word on how long it takes, by what it has taken so far, where that is no moment."""
     from harken.search.session import GO_ON
 
-    batches: list[tuple[float, int]] = []
+    marks: list[tuple[float, int]] = []
+    batches, is_told = 0, False
 
     def report(done: int, total: int) -> None:
-        batches.append((time.monotonic(), done))
-        if len(batches) == _MEASURED_BATCHES and total >= _MANY_TEXTS:
-            (began, before), (now, _) = batches[0], batches[-1]
-            minutes = ceil((now - began) / (done - before) * (total - done) / 60)
-            session.note(
-                f"{counted(total, 'text')} to embed: about {counted(minutes, 'minute')} more. They are found by their "
-                f"words meanwhile. Ctrl-C stops it; go on: {GO_ON}"
-            )
+        nonlocal batches, is_told
+        marks.extend([(time.monotonic(), done)] if batches % _MEASURED_BATCHES == 0 else ())
+        batches += 1
+        if len(marks) >= _LEAST_MARKS and done < total and total >= _MANY_TEXTS and not is_told:
+            rates = [(now - before) / (more - some) for (before, some), (now, more) in pairwise(marks[-3:])]
+            # What is newest goes first, and may be far longer than the rest.
+            is_told = max(rates) < _ALIKE * min(rates) or len(marks) == _MOST_MARKS
+            if is_told:
+                minutes = ceil(rates[-1] * (total - done) / 60)
+                session.note(
+                    f"{counted(total, 'text')} to embed: about {counted(minutes, 'minute')} more. They are found by "
+                    f"their words meanwhile. Ctrl-C stops it; go on: {GO_ON}"
+                )
         show(done, total)
 
     return report
