@@ -58,6 +58,7 @@ _CODEX_LEAD = re.compile(
     re.IGNORECASE,
 )
 _CODEX_REQUEST = re.compile(r"^## My request for Codex:[ \t]*\n?", re.MULTILINE)
+_CODEX_EVENT_LEAD = re.compile(r"\s*<(?:environment_context|user_instructions)>", re.IGNORECASE)
 
 _CLAUDE_AI_STAND_IN = "```\nThis block is not supported on your current device yet.\n```"
 
@@ -120,11 +121,14 @@ def is_interruption(text: str) -> bool:
     return lead is not None and lead["stop"] is not None
 
 
-def codex_words(text: str) -> str:
-    """The words that a person typed in a user text of Codex; empty for the context that Codex writes in their name."""
-    text = without_recall(text)
-    position = 0
-    while lead := _CODEX_LEAD.match(text, position):
+def codex_words(text: str, is_event: bool = False) -> str:
+    """The words that a person typed in a user text of Codex; empty for the context that Codex writes in their name.
+
+    An event tells what was typed: but for two kinds of context of its first versions, tags in it are the person's.
+    """
+    text, position = without_recall(text), 0
+    has_context = not is_event or _CODEX_EVENT_LEAD.match(text)
+    while has_context and (lead := _CODEX_LEAD.match(text, position)):
         position = lead.end()
         if lead["warning"]:
             return ""

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -252,7 +253,8 @@ class _RolloutReader(LineReader):
         ids = {message.text: message.external_id for message in self._held}
         self._held = []
         typed = line.item.get("content") if line.item else payload.get("message")
-        for one in self._said(line, line.item or payload, Role.USER, read_content(typed, codex_words)):
+        words = partial(codex_words, is_event=True)
+        for one in self._said(line, line.item or payload, Role.USER, read_content(typed, words)):
             yield replace(one, external_id=ids[one.text]) if isinstance(one, NewMessage) and one.text in ids else one
 
     def _model_message(self, line: _Line, payload: Mapping[str, Any]) -> Iterator[ParsedItem]:

@@ -71,6 +71,20 @@ def test_newer_rollouts_tell_it_by_completed_items(write: Write, said: Said) -> 
     assert next(found.external_id for found in CODEX.parse(path) if isinstance(found, NewMessage)) == "i1"
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<instructions>Rename the module.</instructions>\n<context>It is in src.</context>",
+        "<additional_context>The port is 5433.</additional_context> Which one is ours?",
+        "Warning: apply_patch was requested via exec_command. Why?",
+    ],
+)
+def test_what_was_typed_in_tags_like_codexs_own_is_kept_whole(write: Write, said: Said, text: str) -> None:
+    own = "<environment_context>b</environment_context>"
+    path = write(META, spoken("user", own), typed(own), spoken("user", text), typed(text), spoken("assistant", "done"))
+    assert said(CODEX.parse(path)) == [("user", "text", text), ("assistant", "text", "done")]
+
+
 def test_rollouts_without_events_give_the_models_user_texts_without_codexs_own(write: Write, said: Said) -> None:
     context = [
         "# AGENTS.md instructions for /x\n<INSTRUCTIONS>a</INSTRUCTIONS>",
