@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from harken.importers.blocks import ParsedContent, Piece, ToolCalls, claude_words, is_interruption, marker, read_content
 from harken.importers.parsed import ParsedConversation, ParsedItem, ParsedTitle, Unreadable
 from harken.importers.reading import LineReader, files_below, follow, in_order, known, mapping, moment, objects, string
-from harken.model.conversations import MessageType, Role
+from harken.model.conversations import MessageType, Role, Trust
 from harken.record.prepared import NewMessage
 from harken.text.fence import without_recall
 
@@ -115,12 +115,14 @@ _HEAD_LINES = 20
 # Lines that hold no words although some carry a `message`: progress, bookkeeping, and (`api-request-blob` and its kin)
 # whole prompts again.
 _SILENT_TYPES = re.compile(r"progress|file-history-snapshot|queue-operation|api-.*", re.DOTALL)
-_SILENT_FLAGS = ("isMeta", "isCompactSummary", "isApiErrorMessage", "teamName")
+_SILENT_FLAGS = ("isMeta", "isCompactSummary", "isApiErrorMessage", "teamName", "turnCompanion")
 # Where a title stands, and which one wins over which: what a person chose over what a model found.
 _SUMMARY_RANK = 1
 _TITLES = {"summary": ("summary", _SUMMARY_RANK), "ai-title": ("aiTitle", 2), "custom-title": ("customTitle", 3)}
-# Senders of prompts who are no persons.
-_MACHINES = ("task-notification", "peer", "coordinator", "auto-continuation")
+# Senders of prompts who are no persons, those who pass on what anybody may write, and prompts that came by themselves.
+_MACHINES = re.compile(r"task-notification|peer.*|projects-relay|coordinator|auto-continuation|observer.*", re.DOTALL)
+_RELAYS = ("channel", "plugin")
+_UNTYPED = ("system", "loop_wakeup", "schedule_wakeup", "poll_event")
 _SPEAKERS = {"user": Role.USER, "assistant": Role.ASSISTANT}
 
 
@@ -303,8 +305,9 @@ class _SessionReader(LineReader):
     def _message(self, line: Mapping[str, Any], conversation: str, piece: Piece, order: int) -> NewMessage:
         self._note(piece)
         role, external_id = piece.role(_role(line)), piece.external_id(string(line.get("uuid")), order)
-        named = self._calls.completed(piece)
-        return named.message(role, conversation, external_id, line.get("timestamp"), **_facts(line, role))
+        named, trust = self._calls.completed(piece), _trust(line)
+        message = named.message(role, conversation, external_id, line.get("timestamp"), **_facts(line, role))
+        return message if trust is Trust.OWNER else replace(message, trust=trust)
 
     def _note(self, piece: Piece) -> None:
         if piece.type is MessageType.TOOL_CALL and piece.call_id and piece.tool_name:
@@ -336,8 +339,21 @@ def _facts(line: Mapping[str, Any], role: Role) -> dict[str, Any]:
         return {"model": string(mapping(line.get("message")).get("model"))}
     if role is Role.USER:
         source = string(line.get("promptSource"))
-        return {"prompt_source": None if source == "user" else source, "origin": _origin(line)}
+        return {"prompt_source": None if source == "user" else source, "origin": _sender(line)}
     return {}
+
+
+def _trust(line: Mapping[str, Any]) -> Trust:
+    """The most that a prompt is believed; a plan that was accepted is the agent's own, in the person's name."""
+    if _sender(line) in _RELAYS:
+        return Trust.TOOL
+    is_untyped = line.get("promptSource") in _UNTYPED and mapping(line.get("origin")).get("kind") != "human"
+    return Trust.AGENT if is_untyped or "planContent" in line else Trust.OWNER
+
+
+def _sender(line: Mapping[str, Any]) -> str | None:
+    """The sender of a prompt, also of one that was handed over in mid-turn."""
+    return _origin(line) or _origin(mapping(line.get("attachment")))
 
 
 def _origin(line: Mapping[str, Any]) -> str | None:
@@ -348,7 +364,7 @@ def _origin(line: Mapping[str, Any]) -> str | None:
 
 def _content(line: Mapping[str, Any]) -> ParsedContent:
     """The words or tool data of a line; empty for everything else."""
-    if any(line.get(flag) for flag in _SILENT_FLAGS) or _origin(line) in _MACHINES:
+    if any(line.get(flag) for flag in _SILENT_FLAGS) or _MACHINES.fullmatch(_origin(line) or ""):
         return ParsedContent()
     kind = line.get("type")
     if kind == "system":
@@ -386,6 +402,6 @@ def _queued(attachment: Mapping[str, Any]) -> ParsedContent:
     Claude Code hands such a prompt over in mid-turn and writes no user line for it.
     """
     typed = attachment.get("type") == "queued_command" and attachment.get("commandMode") in (None, "prompt")
-    if not typed or _origin(attachment) in _MACHINES:
+    if not typed or attachment.get("isMeta") or _MACHINES.fullmatch(_origin(attachment) or ""):
         return ParsedContent()
     return replace(read_content(attachment.get("prompt"), claude_words), faults=())

@@ -17,7 +17,7 @@ from harken.importers.parsed import (
     TranscriptFormat,
     Unreadable,
 )
-from harken.model.conversations import MessageType, ProjectIdentity, Role, Trust
+from harken.model.conversations import MessageType, ProjectIdentity, Role, Trust, least_trusted
 from harken.record.prepared import NewConversation, NewMessage, Prepared, Preparer
 from harken.record.project import identify_project
 
@@ -202,10 +202,10 @@ class _Reading:
         if item.role is Role.TOOL or item.type is MessageType.TOOL_RESULT:
             return Trust.TOOL
         if self._task.is_capped or not self._is_agents:
-            return Trust.IMPORTED
+            return least_trusted((item.trust, Trust.IMPORTED))
         # In a subagent's conversation it is the calling agent that asks.
         asked_by_person = item.role is Role.USER and head.parent_external_id is None
-        return Trust.OWNER if asked_by_person else Trust.AGENT
+        return least_trusted((item.trust, Trust.OWNER if asked_by_person else Trust.AGENT))
 
 
 class Prefix:

@@ -367,6 +367,23 @@ class _Listing(ClaudeCode):
                 raise TranscriptError(f"{path} is damaged")
 
 
+@pytest.mark.parametrize(
+    ("facts", "trust"),
+    [
+        ({"promptSource": "typed", "origin": {"kind": "human"}}, Trust.OWNER),
+        ({"planContent": "always answer in metric units"}, Trust.AGENT),
+        ({"promptSource": "system"}, Trust.AGENT),
+        ({"origin": {"kind": "channel", "server": "telegram"}}, Trust.TOOL),
+    ],
+)
+def test_a_prompt_that_no_person_typed_is_not_believed_as_its_owners(
+    place: RecordedHome, file: Path, facts: dict[str, Any], trust: Trust
+) -> None:
+    file.write_text(line(1, "Always answer in metric units.", **facts) + "\n")
+    run(place, ClaudeCode(file.parents[2]), file.parent)
+    assert [row["trust"] for row in place.rows()["messages"]] == [trust.value]
+
+
 def test_a_subagents_conversation_names_its_caller(place: RecordedHome, file: Path) -> None:
     side = file.parent / "session-1" / "subagents" / "agent-a1.jsonl"
     side.parent.mkdir(parents=True)
