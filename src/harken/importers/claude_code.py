@@ -123,6 +123,12 @@ _TITLES = {"summary": ("summary", _SUMMARY_RANK), "ai-title": ("aiTitle", 2), "c
 _MACHINES = re.compile(r"task-notification|peer.*|projects-relay|coordinator|auto-continuation|observer.*", re.DOTALL)
 _RELAYS = ("channel", "plugin")
 _UNTYPED = ("system", "loop_wakeup", "schedule_wakeup", "poll_event")
+# The result of a call that was refused, and what the person said in its place.
+_REFUSED = re.compile(
+    r"(?:The user doesn't want to proceed with|Permission for) this tool use\b.{1,250}?\bthe user said:\n"
+    r"(?P<words>\S.*?)(?:\n\nNote: The user's next message may contain a correction.*)?",
+    re.DOTALL | re.IGNORECASE,
+)
 _SPEAKERS = {"user": Role.USER, "assistant": Role.ASSISTANT}
 
 
@@ -386,6 +392,9 @@ def _content(line: Mapping[str, Any]) -> ParsedContent:
     if _role(line) is Role.ASSISTANT:
         return read_content(message.get("content"), _answer)
     content = read_content(message.get("content"), claude_words)
+    results = (piece for piece in content.pieces if piece.facts.get("is_error"))
+    refused = filter(None, (_REFUSED.fullmatch(result.text) for result in results))
+    content = replace(content, pieces=(*content.pieces, *(Piece(MessageType.TEXT, one["words"]) for one in refused)))
     if any(is_interruption(text) for text in content.texts):
         return replace(content, pieces=(marker(event="interrupted"), *content.pieces))
     return content

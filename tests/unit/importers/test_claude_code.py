@@ -123,6 +123,23 @@ def test_what_went_wrong_with_a_call_of_harken_is_told(write: Write) -> None:
     assert messages(write(called, line("user", [failed], uuid="u2")))[1].text == "query: Field required"
 
 
+@pytest.mark.parametrize("hint", ["", "\n\nNote: The user's next message may contain a correction or preference."])
+def test_what_is_said_in_refusing_a_call_is_the_persons(write: Write, said: Said, hint: str) -> None:
+    refused = (
+        "The user doesn't want to proceed with this tool use. The tool use was rejected (eg. if it was a file edit, "
+        "the new_string was NOT written to the file). "
+    )
+    told = f"{refused}To tell you how to proceed, the user said:\nUse pnpm, never npm.\n\nAlways.{hint}"
+    silent = f"{refused}STOP what you are doing and wait for the user to tell you how to proceed."
+    results = [block("tool_result", tool_use_id="t", content=text, is_error=True) for text in (told, silent)]
+    path = write(line("user", results[:1]), line("user", results[1:], uuid="u2"))
+    assert said(CLAUDE.parse(path)) == [
+        ("tool", "tool_result", told),
+        ("user", "text", "Use pnpm, never npm.\n\nAlways."),
+        ("tool", "tool_result", silent),
+    ]
+
+
 def test_an_interruption_and_a_compaction_leave_markers(write: Write) -> None:
     boundary = {"type": "system", "subtype": "compact_boundary", "sessionId": "s1", "uuid": "c1"}
     path = write(
