@@ -21,7 +21,8 @@ _OWN_COMMAND = re.compile(
     r'"(?:command|cmd)":\s*'
     r'(?:\["[\w/.-]{1,99}sh",\s*"-\w+",\s*)?"\s*(?:cd\s[^"&;]{1,500}(?:&&|;)\s*)?(?:[A-Z_]{1,60}=\S{1,300}\s+){0,9}'
     r"(?:(?:uvx|uv run|python[\d.]* -m)\s+)?(?:[^\s\"\']{0,300}/)?harken\s+(?:--(?:home|store)[\s=]\S+\s+)?"
-    r"(?:search|show|context|assemble|premortem|memory|core|experience|values|code|commits|documents|rag|task|export)\b"
+    r"(?:search|show|context|assemble|premortem|memory|core|experience|values|code|commits|documents|rag|task|export"
+    r"|list|rules|topics|digest|chat)\b"
     r'(?:[^"\\;&]|\\[^n]|&(?!&))*"'
 )
 
@@ -69,8 +70,9 @@ def without_injections(text: str) -> str:
 
 
 def is_own_call(tool_name: str | None, text: str) -> bool:
-    """True for a tool call that, as it is recorded, asks Harken itself: over MCP or in a shell."""
-    return bool(_OWN_TOOL.fullmatch(tool_name or "")) or ("harken" in text and bool(_OWN_COMMAND.search(text)))
+    """True for a tool call that, as it is recorded, asks Harken itself: over MCP (tool or resource) or in a shell."""
+    is_own = bool(_OWN_TOOL.fullmatch(tool_name or "")) or '"harken://' in text
+    return is_own or ("harken" in text and bool(_OWN_COMMAND.search(text)))
 
 
 class ToolCalls:
