@@ -37,6 +37,9 @@ _INJECTED = (
     "new-diagnostics",
     "task-notification",
     "teammate-message",
+    "agent-message",
+    "cross-session-message",
+    "fork-boilerplate",
 )
 
 _CLAUDE_LEAD = re.compile(

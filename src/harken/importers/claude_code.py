@@ -67,7 +67,7 @@ def copied_lines(path: Path) -> dict[str, Origin]:
 
     Versions before 2.1 resumed a session in a new file, which repeats it without a mark: the oldest file said it.
     """
-    if marked := _marked(path):
+    if marked := _inherited(path) or _marked(path):
         return marked
     begins, age = _first_uuids(path.parent, path.parent.stat().st_mtime_ns), path.stat().st_mtime
     same = [file for file, uuid in begins.items() if uuid == begins.get(path)]
@@ -82,6 +82,17 @@ def copied_lines(path: Path) -> dict[str, Origin]:
         if (uuid := str(line.get("uuid"))) in own
         if all(line.get(key) == own[uuid].get(key) for key in ("timestamp", "message"))
     }
+
+
+def _inherited(path: Path) -> dict[str, Origin]:
+    """The lines of whom a forked subagent goes on from; its file begins with them, as they stand there."""
+    side = _side_facts(path) if _SUBAGENTS in path.parts[:-1] else {}
+    if side.get("isFork") is not True and side.get("agentType") != "fork":
+        return {}
+    session, agent = _session_folder(path), string(side.get("parentAgentId"))
+    source = path.with_name(f"agent-{Path(agent).name}.jsonl") if agent else session.with_name(f"{session.name}.jsonl")
+    lines = objects(source, b'"uuid"') if source.is_file() else ()
+    return {uuid: Origin(session.name, uuid) for line in lines if (uuid := string(line.get("uuid")))}
 
 
 @lru_cache(maxsize=64)
@@ -241,6 +252,8 @@ class _SessionReader(LineReader):
 
     def _say(self, value: dict[str, Any], number: int) -> Iterator[ParsedItem]:
         if origin := self._copies.get(string(value.get("uuid")) or ""):
+            if self._side:
+                return
             # As it stands where it was copied from.
             written = {"timestamp": origin.timestamp} if origin.timestamp else {}
             value = {**value, "sessionId": origin.session, "uuid": origin.uuid, **written}

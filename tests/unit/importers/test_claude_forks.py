@@ -92,6 +92,25 @@ def test_a_fork_adds_only_what_is_new(harken: Harken, tmp_path: Path, fork: Any,
     assert texts(harken) == {FIRST: list(SAID), FORK: ["And otters?", "None."]}
 
 
+@pytest.mark.parametrize("caller", ["", "a0"])
+def test_a_forked_subagent_does_not_say_again_what_it_goes_on_from(harken: Harken, tmp_path: Path, caller: str) -> None:
+    own = write(tmp_path, FIRST, said(FIRST, 1, *SAID))
+    folder = tmp_path / FIRST / "subagents"
+    folder.mkdir(parents=True)
+    told = "<fork-boilerplate>You are a worker.</fork-boilerplate>\n\nYour directive: Count the otters."
+    before = said(FIRST, 1, *SAID) if not caller else said(FIRST, 11, "Look.", "Looked.")
+    if caller:
+        write(folder, "agent-a0", [{**line, "isSidechain": True, "agentId": "a0"} for line in before])
+    lines = [{**line, "isSidechain": True, "agentId": "a1"} for line in (*before, *said(FIRST, 21, told, "None."))]
+    side = write(folder, "agent-a1", lines)
+    facts = {"agentType": "fork", "isFork": True, **({"parentAgentId": caller} if caller else {})}
+    side.with_suffix(".meta.json").write_text(json.dumps(facts))
+    harken.import_transcripts("claude-code", [own, side])
+    assert texts(harken) == {FIRST: list(SAID)}
+    uid = harken.chats.session(f"{FIRST}/agent-a1", "claude-code").conversation_uid
+    assert [message.text for message in harken.show(uid).messages] == ["Your directive: Count the otters.", "None."]
+
+
 def test_a_fork_of_a_fork_tells_each_part_once(harken: Harken, tmp_path: Path) -> None:
     first = said(FIRST, 1, *SAID)
     second = [*forked(first, FORK), *said(FORK, 5, "And otters?", "None.")]
