@@ -86,13 +86,19 @@ def copied_lines(path: Path) -> dict[str, Origin]:
 
 def _inherited(path: Path) -> dict[str, Origin]:
     """The lines of whom a forked subagent goes on from; its file begins with them, as they stand there."""
-    side = _side_facts(path) if _SUBAGENTS in path.parts[:-1] else {}
-    if side.get("isFork") is not True and side.get("agentType") != "fork":
+    side = _side_facts(path) if _SUBAGENTS in path.parts[:-1] else None
+    if side is None or not (side.get("isFork") is True or side.get("agentType") == "fork" or _helper(path)):
         return {}
     session, agent = _session_folder(path), string(side.get("parentAgentId"))
     source = path.with_name(f"agent-{Path(agent).name}.jsonl") if agent else session.with_name(f"{session.name}.jsonl")
     lines = objects(source, b'"uuid"') if source.is_file() else ()
     return {uuid: Origin(session.name, uuid) for line in lines if (uuid := string(line.get("uuid")))}
+
+
+def _helper(path: Path) -> str:
+    """What Claude Code does in a subagent's file unasked, as compaction; empty for any other file."""
+    named = _HELPER.fullmatch(path.stem)
+    return named["label"] if named and not path.with_suffix(".meta.json").exists() else ""
 
 
 @lru_cache(maxsize=64)
@@ -122,6 +128,8 @@ def _dated(path: Path, copies: Mapping[str, Origin], unclear: list[str], session
 
 
 _SUBAGENTS = "subagents"
+# Of subagents that it starts by itself the files are labelled, and have none beside them; one has a person's question.
+_HELPER, _ASIDE = re.compile(r"agent-a(?P<label>[a-z_]+)-[0-9a-f]{6,}"), "side_question"
 _HEAD_LINES = 20
 # Lines that hold no words although some carry a `message`: progress, bookkeeping, and (`api-request-blob` and its kin)
 # whole prompts again.
@@ -164,7 +172,9 @@ class ClaudeCode:
         return in_order(found, lambda file: None if _opening(file) is None else _age(file))
 
     def parse(self, path: Path, offset: int = 0) -> Iterator[ParsedItem]:
-        """Yield a session file's items in order; see `TranscriptFormat.parse`."""
+        """Yield a session file's items in order, of what Claude Code did unasked none; see `TranscriptFormat.parse`."""
+        if _helper(path) not in ("", _ASIDE):
+            return iter(())
         return follow(path, _SessionReader(path, offset), offset)
 
 

@@ -111,6 +111,29 @@ def test_a_forked_subagent_does_not_say_again_what_it_goes_on_from(harken: Harke
     assert [message.text for message in harken.show(uid).messages] == ["Your directive: Count the otters.", "None."]
 
 
+@pytest.mark.parametrize("helper", ["acompact", "aprompt_suggestion"])
+def test_what_claude_code_asks_itself_is_nobodys_word(harken: Harken, tmp_path: Path, helper: str) -> None:
+    own = write(tmp_path, FIRST, said(FIRST, 1, *SAID))
+    folder = tmp_path / FIRST / "subagents"
+    folder.mkdir(parents=True)
+    lines = said(FIRST, 1, *SAID, "Your task is to create a detailed summary.", "<summary>Zebras.</summary>")
+    side = write(folder, f"agent-{helper}-f5b7ac", [{**line, "isSidechain": True} for line in lines])
+    assert harken.import_transcripts("claude-code", [own, side]).added == len(SAID)
+    assert harken.import_transcripts("claude-code", [side]).unchanged == 1
+
+
+def test_a_question_asked_aside_is_told_without_what_was_said_before(harken: Harken, tmp_path: Path) -> None:
+    own = write(tmp_path, FIRST, said(FIRST, 1, *SAID))
+    folder = tmp_path / FIRST / "subagents"
+    folder.mkdir(parents=True)
+    asked = "<system-reminder>This is a side question from the user.</system-reminder>\n\nWhat is an okapi?"
+    lines = said(FIRST, 1, *SAID, asked, "A giraffe.")
+    side = write(folder, "agent-aside_question-5ce17f65", [{**line, "isSidechain": True} for line in lines])
+    harken.import_transcripts("claude-code", [own, side])
+    uid = harken.chats.session(f"{FIRST}/agent-aside_question-5ce17f65", "claude-code").conversation_uid
+    assert [message.text for message in harken.show(uid).messages] == ["What is an okapi?", "A giraffe."]
+
+
 def test_a_fork_of_a_fork_tells_each_part_once(harken: Harken, tmp_path: Path) -> None:
     first = said(FIRST, 1, *SAID)
     second = [*forked(first, FORK), *said(FORK, 5, "And otters?", "None.")]
