@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from difflib import SequenceMatcher
 from functools import cache, lru_cache
 from itertools import combinations
@@ -108,7 +107,7 @@ def newest_first(view: Readable, hits: Sequence[Hit]) -> list[Hit]:
         if order.index(two) > at:
             order.remove(two)
             order.insert(at, two)
-        note = f"{MARK}: {_day(newer.created_at)} says otherwise ({newer.ref_uid})"
+        note = f"{MARK}: {newer.created_at.day} {newer.created_at:%B %Y} says otherwise ({newer.ref_uid})"
         # The newest of several that say otherwise is told.
         others = [reason for reason in marked[one].reasons if reason.name != SAID_BEFORE]
         marked[one] = replace(marked[one], reasons=(*others, Reason(SAID_BEFORE, 1.0, note)))
@@ -245,7 +244,3 @@ def _differ_in_one_place(one: Sequence[str], two: Sequence[str]) -> bool:
     _, first, behind, start, end = steps[0]
     changed = max(behind - first, end - start)
     return changed <= _PLACE_WORDS and changed <= (1 - _SAME) * max(len(one), len(two))
-
-
-def _day(moment: datetime) -> str:
-    return f"{moment.day} {moment:%B %Y}"
