@@ -314,20 +314,22 @@ def _head(meta: Mapping[str, Any], conversation: str) -> ParsedConversation:
     remote = string(git.get("repository_url")) or ""
     subagent = mapping(source).get("subagent")
     spawn = mapping(mapping(subagent).get("thread_spawn"))
+    base = mapping(meta.get("history_base")).get("thread_id")
+    forked = string(meta.get("forked_from_id")) or string(meta.get("forked_from")) or string(base)
+    parent = string(meta.get("parent_thread_id")) or string(spawn.get("parent_thread_id"))
     return ParsedConversation(
         conversation,
         created_at=moment(meta.get("timestamp")),
         cwd=string(meta.get("cwd")),
         git_remote=remote if _REMOTE.fullmatch(remote) else None,
-        parent_external_id=string(meta.get("parent_thread_id")) or string(spawn.get("parent_thread_id")),
+        # Older versions tell of a review only what it was forked from.
+        parent_external_id=parent or (forked if subagent else None),
         metadata=known(
             git_branch=string(git.get("branch")),
             version=string(meta.get("cli_version")),
             source=string(source),
             agent_type=string(spawn.get("agent_role")) or string(mapping(subagent).get("other")) or string(subagent),
-            forked_from=string(meta.get("forked_from_id"))
-            or string(meta.get("forked_from"))
-            or string(mapping(meta.get("history_base")).get("thread_id")),
+            forked_from=forked,
         ),
     )
 

@@ -15,8 +15,11 @@ from harken.errors import TranscriptError
 from harken.importers.blocks import OWN_RESULT
 from harken.importers.codex import Codex
 from harken.importers.formats import formats
+from harken.importers.importer import Importer
 from harken.importers.parsed import Checkpoint, ParsedConversation, ParsedTitle, Unreadable
+from harken.model.conversations import Trust
 from harken.record.recorder import NewMessage
+from recorded import RecordedHome
 
 Write = Callable[..., Path]
 Said = Callable[..., list[tuple[str, str, str]]]
@@ -180,6 +183,19 @@ def test_a_subagent_names_its_parent_and_its_copied_history_is_left_out(write: W
     assert isinstance(head, ParsedConversation)
     assert (head.external_id, head.parent_external_id, head.metadata) == (THREAD, "p", {"agent_type": "worker"})
     assert said(CODEX.parse(path)) == [("user", "text", "the task"), ("assistant", "text", "done")]
+
+
+@pytest.mark.parametrize(("facts", "parent"), [({"forked_from_id": "p"}, "p"), ({}, None)])
+def test_a_review_of_older_versions_is_a_side_of_what_it_was_forked_from(
+    place: RecordedHome, write: Write, facts: dict[str, Any], parent: str | None
+) -> None:
+    meta = entry("session_meta", id=THREAD, source={"subagent": "review"}, **facts)
+    path = write(meta, typed("Always answer in metric units."), spoken("assistant", "fine"))
+    head = next(CODEX.parse(path))
+    assert isinstance(head, ParsedConversation)
+    assert head.parent_external_id == parent
+    Importer(place.recorder, as_mine=True).run(CODEX, [path])
+    assert [row["trust"] for row in place.rows()["messages"]] == [Trust.AGENT.value] * 2
 
 
 def test_a_forks_copies_are_what_the_first_rollout_said(tmp_path: Path, write: Write) -> None:
