@@ -134,7 +134,7 @@ _HEAD_LINES = 20
 # Lines that hold no words although some carry a `message`: progress, bookkeeping, and (`api-request-blob` and its kin)
 # whole prompts again.
 _SILENT_TYPES = re.compile(r"progress|file-history-snapshot|queue-operation|api-.*", re.DOTALL)
-_SILENT_FLAGS = ("isMeta", "isCompactSummary", "isApiErrorMessage", "teamName", "turnCompanion")
+_SILENT_FLAGS = ("isMeta", "isCompactSummary", "isApiErrorMessage", "turnCompanion")
 # Where a title stands, and which one wins over which: what a person chose over what a model found.
 _SUMMARY_RANK = 1
 _TITLES = {"summary": ("summary", _SUMMARY_RANK), "ai-title": ("aiTitle", 2), "custom-title": ("customTitle", 3)}
@@ -393,7 +393,9 @@ def _origin(line: Mapping[str, Any]) -> str | None:
 
 def _content(line: Mapping[str, Any]) -> ParsedContent:
     """The words or tool data of a line; empty for everything else."""
-    if any(line.get(flag) for flag in _SILENT_FLAGS) or _MACHINES.fullmatch(_origin(line) or ""):
+    # Whoever leads a team has no name in it, or this one.
+    is_teammate = line.get("teamName") and line.get("agentName", "team-lead") != "team-lead"
+    if is_teammate or any(line.get(flag) for flag in _SILENT_FLAGS) or _MACHINES.fullmatch(_origin(line) or ""):
         return ParsedContent()
     kind = line.get("type")
     if kind == "system":

@@ -63,7 +63,7 @@ def test_two_lines_with_one_id_are_both_kept(write: Write, said: Said) -> None:
     [
         line("user", "words", isMeta=True),
         line("user", "words", isCompactSummary=True),
-        line("user", "words", teamName="team"),
+        line("user", "words", teamName="team", agentName="tester"),
         line("assistant", "API Error", isApiErrorMessage=True),
         line("user", "words", turnCompanion=True),
         line("user", "words", origin={"kind": "task-notification"}),
@@ -85,6 +85,17 @@ def test_two_lines_with_one_id_are_both_kept(write: Write, said: Said) -> None:
 def test_what_nobody_said_is_passed_over_in_silence(write: Write, silent: dict[str, Any]) -> None:
     path = write(silent)
     assert list(CLAUDE.parse(path)) == [Checkpoint(path.stat().st_size)]
+
+
+@pytest.mark.parametrize("named", [{}, {"agentName": "team-lead"}])
+def test_what_is_said_with_whoever_leads_a_team_is_kept(write: Write, said: Said, named: dict[str, str]) -> None:
+    told = "<teammate-message teammate_id='tester'>All green.</teammate-message>"
+    path = write(
+        line("user", "make a team", teamName="team", **named),
+        line("user", told, uuid="u2", teamName="team", **named),
+        line("assistant", [block("text", text="made")], uuid="u3", teamName="team", **named),
+    )
+    assert said(CLAUDE.parse(path)) == [("user", "text", "make a team"), ("assistant", "text", "made")]
 
 
 def test_injected_text_leaves_prompts_and_results(write: Write, said: Said) -> None:
