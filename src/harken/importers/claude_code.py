@@ -394,7 +394,7 @@ def _origin(line: Mapping[str, Any]) -> str | None:
 def _content(line: Mapping[str, Any]) -> ParsedContent:
     """The words or tool data of a line; empty for everything else."""
     # Whoever leads a team has no name in it, or this one.
-    is_teammate = line.get("teamName") and line.get("agentName", "team-lead") != "team-lead"
+    is_teammate = line.get("teamName") and line.get("agentName") not in (None, "", "team-lead")
     if is_teammate or any(line.get(flag) for flag in _SILENT_FLAGS) or _MACHINES.fullmatch(_origin(line) or ""):
         return ParsedContent()
     kind = line.get("type")
