@@ -269,7 +269,9 @@ class _SessionReader(LineReader):
             value = {**value, "sessionId": origin.session, "uuid": origin.uuid, **written}
         conversation, parent = self._conversation(value)
         if named := _title(value):
-            yield from self._titled(conversation, *named)
+            # A summary may be of any other session of the project.
+            if named[1] > _SUMMARY_RANK or self._has(string(value.get("leafUuid")) or ""):
+                yield from self._titled(conversation, *named)
             return
         content = _content(value)
         if content.pieces and conversation not in self._headed:
@@ -305,15 +307,16 @@ class _SessionReader(LineReader):
         return start
 
     def _titled(self, conversation: str, title: str, rank: int) -> Iterator[ParsedItem]:
-        known_here = self._begin > 0 or conversation in self._headed
-        # Before the first message, summaries name other sessions of the project.
-        if rank < self._ranks.get(conversation, 0) or (rank == _SUMMARY_RANK and not known_here):
+        if rank < self._ranks.get(conversation, 0):
             return
         self._ranks[conversation] = rank
-        if known_here:
+        if self._begin > 0 or conversation in self._headed:
             yield ParsedTitle(conversation, title)
         else:
             self._waiting[conversation] = title
+
+    def _has(self, uuid: str) -> bool:
+        return uuid in self._read or any(line.get("uuid") == uuid for line in objects(self._path, uuid.encode()))
 
     def _head(self, line: Mapping[str, Any], conversation: str, parent: str | None) -> ParsedConversation:
         self._headed.add(conversation)
@@ -415,7 +418,8 @@ def _content(line: Mapping[str, Any]) -> ParsedContent:
     if message.get("model") == "<synthetic>" or not (declared or speaks):
         return ParsedContent()
     if _role(line) is Role.ASSISTANT:
-        return read_content(message.get("content"), _answer)
+        # The placeholder of an empty answer is none.
+        return read_content(message.get("content"), lambda text: "" if text == "(no content)" else without_recall(text))
     content = read_content(message.get("content"), claude_words)
     results = (piece for piece in content.pieces if piece.facts.get("is_error"))
     refused = filter(None, (_REFUSED.fullmatch(result.text) for result in results))
@@ -423,11 +427,6 @@ def _content(line: Mapping[str, Any]) -> ParsedContent:
     if any(is_interruption(text) for text in content.texts):
         return replace(content, pieces=(marker(event="interrupted"), *content.pieces))
     return content
-
-
-def _answer(text: str) -> str:
-    """An assistant's words; the placeholder of an empty answer is none."""
-    return "" if text == "(no content)" else without_recall(text)
 
 
 def _queued(attachment: Mapping[str, Any]) -> ParsedContent:

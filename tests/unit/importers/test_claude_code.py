@@ -190,9 +190,22 @@ def test_a_chosen_title_stands_against_later_found_ones(write: Write) -> None:
         {"type": "custom-title", "customTitle": "chosen", "sessionId": "s1"},
         {"type": "ai-title", "aiTitle": "found again", "sessionId": "s1"},
         {"type": "summary", "summary": "of this one", "leafUuid": "u1"},
+        {"type": "summary", "summary": "of another one", "leafUuid": "x"},
     )
     titles = [item.title for item in CLAUDE.parse(path) if isinstance(item, ParsedTitle)]
     assert titles == ["found", "chosen"]
+
+
+def test_a_summary_names_the_session_that_holds_its_last_line(write: Write) -> None:
+    lines = [
+        line("user", "hi"),
+        {"type": "summary", "summary": "of this one", "leafUuid": "u1"},
+        {"type": "summary", "summary": "of another one", "leafUuid": "x"},
+        line("user", "again", uuid="u2"),
+    ]
+    path = write(*lines)
+    for begin in (0, len(json.dumps(lines[0])) + 1):
+        assert [one.title for one in CLAUDE.parse(path, begin) if isinstance(one, ParsedTitle)] == ["of this one"]
 
 
 def test_a_subagents_file_is_a_conversation_of_its_own(write: Write, tmp_path: Path) -> None:
