@@ -102,7 +102,8 @@ class TeamCalls:
             return Answered(self._run(call, target, ""))
         if not _KEY.fullmatch(call.once):
             raise UsageError(f"Idempotency-Key: give 1 to {_MOST_KEY_CHARS} visible characters of ASCII.")
-        with self.team.requests.once(speaker, call.once, _digest(call)) as claim:
+        asked = json.dumps([operation.name, call.space, call.given], sort_keys=True, default=str)
+        with self.team.requests.once(speaker, call.once, sha256_of(asked)) as claim:
             if claim.answer is not None:
                 return Answered(claim.answer, is_repeat=True)
             answer = self._run(call, target, f"{speaker.principal.id} {call.once}")
@@ -156,10 +157,6 @@ def _only_asks(call: VerbCall) -> bool:
     """Whether something that destroys is only asked what it would do."""
     given = call.given if isinstance(call.given, Mapping) else {}
     return call.operation.name == "forget" and not (given.get("confirm") and given.get("ids"))
-
-
-def _digest(call: VerbCall) -> str:
-    return sha256_of(json.dumps([call.operation.name, call.space, call.given], sort_keys=True, default=str))
 
 
 def _ids_in(record: Mapping[str, Any], names: tuple[str, ...]) -> Iterator[str]:
