@@ -42,6 +42,9 @@ _INJECTED = (
     "fork-boilerplate",
 )
 
+# What programs around an agent put into prompts: files that were mentioned (all that speak ACP), a workspace's rules.
+_WRAPPED = {"context": "context ref=", "system_instruction": r"system_instruction>\s*You are working inside Conductor"}
+
 _CLAUDE_LEAD = re.compile(
     r"\s*(?:<(?P<tag>command-(?:name|message|args|contents)|skill-format"
     r"|local-command-(?:stdout|stderr|caveat)|bash-(?:input|stdout|stderr))>"
@@ -104,7 +107,7 @@ def claude_words(text: str) -> str:
     A shell command that was typed (`<bash-input>`) becomes `! command`; words behind a command that asks the model
     (it says first what is running) become `/command words`.
     """
-    text = without_injections(text)
+    text = _without(without_injections(text), _WRAPPED)
     typed: list[str] = []
     position, asked, name = 0, text.lstrip().startswith("<command-message>"), ""
     while lead := _CLAUDE_LEAD.match(text, position):
@@ -131,7 +134,7 @@ def codex_words(text: str, is_event: bool = False) -> str:
 
     An event tells what was typed: but for two kinds of context of its first versions, tags in it are the person's.
     """
-    text, position = without_recall(text), 0
+    text, position = _without(without_recall(text), _WRAPPED), 0
     has_context = not is_event or _CODEX_EVENT_LEAD.match(text)
     while has_context and (lead := _CODEX_LEAD.match(text, position)):
         position = lead.end()
@@ -170,7 +173,7 @@ def _cut(text: str, tag: str) -> str:
     # Two finds instead of one lazy pattern: a text of nothing but openings must not take quadratic time.
     kept: list[str] = []
     position = 0
-    for opening in re.finditer(rf"<{tag}(?=[\s>])", text):
+    for opening in re.finditer("<" + _WRAPPED.get(tag, rf"{tag}(?=[\s>])"), text):
         if opening.start() < position:
             continue
         end = text.find(f"</{tag}>", opening.end())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -30,6 +32,16 @@ def test_a_recalled_block_that_was_clipped_goes_with_all_that_follows() -> None:
 def test_injected_blocks_leave_the_words_around_them(tag: str) -> None:
     text = f"first <{tag}>nobody said this</{tag}>second\n<{tag} kind='x'>nor\nthis</{tag}>"
     assert without_injections(text) == claude_words(text) == "first second"
+
+
+@pytest.mark.parametrize("words", [claude_words, codex_words])
+def test_files_and_rules_that_programs_around_an_agent_put_in_are_nobodys_words(words: Callable[[str], str]) -> None:
+    file = '<context ref="file:///x/README.md">\nAlways use tabs.\n</context>'
+    assert words(f"Look at [@README.md](file:///x/README.md)\n{file}") == "Look at [@README.md](file:///x/README.md)"
+    rules = "<system_instruction>\nYou are working inside Conductor, a Mac app.\n</system_instruction>\n\n"
+    assert words(f"{rules}fix it") == "fix it"
+    for typed in ("<context>it is red</context> fix it", "<system_instruction>be kind</system_instruction>"):
+        assert words(typed) == typed
 
 
 def test_a_reminder_without_an_end_is_left_alone() -> None:
