@@ -104,6 +104,8 @@ def _from_epoch(number: float) -> datetime | None:
 
 
 CHECKPOINT_EVERY = 25
+# Of a line as agents write it.
+_BEGINNINGS = ('{"parentUuid":', '{"timestamp":', '{"conversation":')
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
@@ -171,10 +173,9 @@ def follow(path: Path, reader: LineReader, offset: int = 0) -> Iterator[ParsedIt
 
 def items(path: Path, reader: LineReader, line: Line) -> list[ParsedItem]:
     """The items of one line; for an unreadable one, that it is."""
-    if line.value is None:
-        return [Unreadable(path, line.number, line.fault)] if line.fault else []
+    faults = [Unreadable(path, line.number, line.fault)] if line.fault else []
     try:
-        return list(reader.read(line.value, line.number))
+        return [*faults, *(reader.read(line.value, line.number) if line.value is not None else ())]
     except RecursionError:
         return [Unreadable(path, line.number, "is nested too deeply")]
 
@@ -205,11 +206,12 @@ def objects(path: Path, needle: bytes = b"", start: int = 0, lines: int | None =
 
 
 def decoded(raw: bytes) -> tuple[dict[str, Any] | None, str]:
-    """The JSON object of a line, or None and why there is none; no reason for a blank line.
+    """The JSON object of a line, or None, and what cannot be read of it; no reason for a blank line.
 
-    Bytes that are not UTF-8 are replaced; that alone makes no line unreadable.
+    Bytes that are not UTF-8 are replaced; that alone makes no line unreadable. What follows a half that was cut off, or
+    the zeros that a crash leaves, in the same line, is read.
     """
-    text = raw.decode("utf-8", "replace").strip().lstrip("\ufeff")
+    text = raw.decode("utf-8", "replace").strip().strip("\ufeff\0")
     if not text:
         return None, ""
     try:
@@ -219,7 +221,8 @@ def decoded(raw: bytes) -> tuple[dict[str, Any] | None, str]:
     except RecursionError:
         return None, "is nested too deeply"
     except ValueError:
-        return None, "is not JSON"
+        at = max(map(text.rfind, _BEGINNINGS)) if raw.endswith(b"\n") else 0
+        return decoded(text[at:].encode())[0] if at > 0 else None, "is not JSON"
     return (value, "") if isinstance(value, dict) else (None, "is not a JSON object")
 
 

@@ -38,6 +38,18 @@ def test_what_is_no_object_says_why_without_quoting_it(raw: bytes, fault: str) -
     assert decoded(raw) == (None, fault)
 
 
+@pytest.mark.parametrize(
+    "half", [b'{"parentUuid": "u0", "message": {"content": [{"text": "cut', b'{"a": {"b": 1}', b"\0" * 9]
+)
+def test_what_stands_behind_a_half_that_a_crash_left_is_read(half: bytes) -> None:
+    whole = b'{"parentUuid":"u1","message":{"content":[{"type":"text"}]}}\n'
+    value, fault = decoded(half + whole)
+    assert value == {"parentUuid": "u1", "message": {"content": [{"type": "text"}]}}
+    assert fault == ("" if half.startswith(b"\0") else "is not JSON")
+    torn = list(numbered(io.BytesIO(half + whole[:-9])))
+    assert [(line.value, line.torn) for line in torn] == [(None, True)]
+
+
 def test_only_a_last_line_without_an_end_counts_as_torn() -> None:
     whole, torn = numbered(io.BytesIO(b'{"a\n{"a'))
     assert (whole.torn, torn.torn) == (False, True)
