@@ -48,7 +48,14 @@ from harken.model.marks import Rated
 from harken.record.core_memory import cleaned_fact
 from harken.record.forget import ForgetPlan, Forgotten, plan_tombstones
 from harken.record.recorder import Recorder
-from harken.storage.conversations import find_known, find_tombstones, own_conversations, raised_trust, tombstones_of
+from harken.storage.conversations import (
+    find_known,
+    find_tombstones,
+    own_conversations,
+    places_of,
+    raised_trust,
+    tombstones_of,
+)
 from harken.storage.enrichment.consent import note_imported
 from harken.storage.events import Ingest
 from harken.storage.ports import StoredSpace, Transaction, rows_by, rows_in
@@ -97,7 +104,8 @@ class Merged:
         left_erasures: records that such an export says were forgotten; nothing was erased.
         summaries: those that an export brought along.
         vectors: likewise.
-        left_changes: what such an export would have changed of the owner's records; they stand as they were.
+        left_changes: what such an export would have changed of the owner's records, or added to their conversations;
+            these stand as they were.
         conversations: ids of the conversations that the new messages belong to.
     """
 
@@ -242,13 +250,15 @@ def _write(
 
     def lacking(tx: Transaction, ingest: Ingest) -> list[Event]:
         fresh = ingest.unknown(events)
+        out = set() if forget else _of_own(tx, fresh)
+        fresh = [event for event in fresh if id(event) not in out]
         _check_heads(tx, fresh, f"{file}, lines {lines[0].number} to {lines[-1].number}")
-        _count(tx, events, fresh, done)
+        _count(tx, [event for event in events if id(event) not in out], fresh, done)
         placed, titles = _in_place(tx, events, fresh, last), _retitled(tx, events, recorder.now())
         changes = _changes(tx, placed, titles, recorder.journal)
         if forget is None:
             left = _changes_of_own(tx, changes, {event.uid for event in fresh if isinstance(event, Exchange)})
-            done.left_changes = len(left)
+            done.left_changes = len(left) + len(out)
             changes = [event for event in changes if id(event) not in left]
             done.capped = sum(
                 1 for event in changes if isinstance(event, Message | SavedRecord) and event.uid in claiming
@@ -427,6 +437,23 @@ def _present(tx: Transaction, records: Sequence[SavedRecord]) -> dict[str, Saved
     for source in {record.source for record in records}:
         present |= find_kept(tx, source, [record.uid for record in records if record.source == source])
     return present
+
+
+def _of_own(tx: Transaction, fresh: Sequence[Event]) -> set[int]:
+    """Those of a stranger's events, by `id()`, that would stand in the owner's conversations, or in a part of another.
+
+    What is said there next would go on in their segment, whatever number they have given it.
+    """
+    placed = [one for one in fresh if isinstance(one, Segment | Exchange | Message)]
+    named = [[uid for name in ("segment_uid", "exchange_uid") if (uid := getattr(one, name, ""))] for one in placed]
+    place = places_of(tx, [uid for uids in named for uid in uids])
+    own = own_conversations(tx, {one.conversation_uid for one in placed})
+    return {
+        id(one)
+        for one, uids in zip(placed, named, strict=True)
+        if one.conversation_uid in own
+        or any(place.get(uid, one.conversation_uid) != one.conversation_uid for uid in uids)
+    }
 
 
 def _changes_of_own(tx: Transaction, events: Sequence[Event], begun: set[str]) -> set[int]:
