@@ -71,6 +71,22 @@ def test_a_core_memory_that_was_deleted_since_stays_so(tmp_path: Path) -> None:
         assert second.maintenance.doctor() == []
 
 
+def test_words_that_were_changed_in_the_other_store_leave_this_ones_journal(tmp_path: Path) -> None:
+    with opened(tmp_path / "first") as first, opened(tmp_path / "second") as second:
+        saved = first.memories.add("The vault opens with a quetzal").memory
+        first.core.update("user", "pet", "okapi")
+        carried(first, second, tmp_path / "there.jsonl")
+        second.memories.edit(saved.uid, content="The vault opens with a key")
+        second.core.update("user", "pet", "gnu")
+        carried(second, first, tmp_path / "back.jsonl")
+        told = "".join(file.read_text() for file in (tmp_path / "first" / "conversations").glob("*/*.jsonl"))
+        assert (told.count("quetzal"), told.count("okapi")) == (0, 0)
+        assert export_of(first) == export_of(second)
+        list(first.maintenance.reindex_from_journal())
+        assert export_of(first) == export_of(second)
+        assert first.maintenance.doctor() == []
+
+
 @pytest.fixture(params=["memory", "a plain file", "a server"])
 def between(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URL of a store without a journal, of each engine."""

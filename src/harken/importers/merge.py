@@ -47,7 +47,7 @@ from harken.model.conversations import (
 from harken.model.marks import Rated
 from harken.record.core_memory import cleaned_fact
 from harken.record.forget import ForgetPlan, Forgotten, plan_tombstones
-from harken.record.recorder import Recorder
+from harken.record.recorder import Recorder, is_reworded
 from harken.storage.conversations import (
     find_known,
     find_tombstones,
@@ -233,7 +233,7 @@ def _write(
 
     Without `forget` the file is a stranger's. The course is changed to what these lines have told.
     """
-    done, last = Merged(), course.last
+    done, last, superseding = Merged(), course.last, set[str]()
     told = [line.event for line in lines if not isinstance(line.event, Derived)]
     graves = [event for event in told if isinstance(event, Grave) and _is_grave(event)]
     given = [event for event in told if not _is_grave(event)]
@@ -265,14 +265,17 @@ def _write(
             )
         else:
             changes += raised_trust(tx, [event for event in events if isinstance(event, Message)], recorder.now())
-        done.kept = sum(1 for event in changes if isinstance(event, SavedRecord))
+        records = [event for event in changes if isinstance(event, SavedRecord)]
+        done.kept, before = len(records), _present(tx, records)
+        superseding.update(one.conversation_uid for one in records if is_reworded(one, before))
+        superseding.update(event.conversation_uid for event in changes if isinstance(event, CoreFact))
         # Of what is brought in alone: a stranger's file numbers what is left out as it likes.
         numbers = sorted((event.number, event.conversation_uid) for event in changes if isinstance(event, Exchange))
         note_imported(tx, {uid: number for number, uid in numbers})
         return changes
 
     if events:
-        recorder.admit(_conversations(events), lacking)
+        recorder.admit(_conversations(events), lacking, superseding)
     last.update({event.conversation_uid: event.uid for event in events if isinstance(event, Message)})
     if graves and forget:
         done.erased = _apply_tombstones(recorder, graves, forget)

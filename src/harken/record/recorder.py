@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -165,13 +165,14 @@ class RecordTransaction:
         # Looked through once more by `apply`: appending may first bring in a dead writer's tail with the same ids.
         self.writing.write(written, checked=False)
         self.saved += written
-        self.is_reworded |= any(_words(before.get(one.uid)) not in (None, _words(one)) for one in written)
+        self.is_reworded |= any(is_reworded(one, before) for one in written)
         return written[0]
 
 
-def _words(record: SavedRecord | None) -> object:
-    """A memory's own words."""
-    return None if record is None or record.fields is None else record.fields.get("content")
+def is_reworded(record: SavedRecord, before: Mapping[str, SavedRecord]) -> bool:
+    """True where a memory has other words of its own than it had before."""
+    was, new = ((one.fields or {}).get("content") if one else None for one in (before.get(record.uid), record))
+    return was not in (None, new)
 
 
 @dataclass(slots=True)
@@ -262,14 +263,14 @@ class Recorder:
         self,
         conversations: Sequence[str],
         choose: Callable[[Transaction, Ingest], Sequence[Written]],
-        superseding: str | None = None,
+        superseding: Collection[str] = (),
     ) -> Sequence[Written]:
         """Write whole events, which already have their ids and places, in one transaction; those that were chosen.
 
         Args:
             conversations: ids of all that the events may belong to.
             choose: gives them under the write lock: those that the rows lack.
-            superseding: a folder of the journal whose earlier words they stand in place of.
+            superseding: folders of the journal whose earlier words they stand in place of; `choose` may add to them.
         Raises:
             StoreError: nothing of the call was kept; it may be repeated.
         """
@@ -278,10 +279,10 @@ class Recorder:
             events = cast(Sequence[Written], writing.ingest.unknown(choose(writing.tx, writing.ingest)))
             # Looked through once more by `apply`: appending may first bring in a dead writer's tail with the same ids.
             writing.write(events, checked=False)
-            if superseding is not None:
-                self._supersede(writing.tx, superseding)
-        if superseding is not None:
-            self._erase_superseded(superseding)
+            for folder in superseding:
+                self._supersede(writing.tx, folder)
+        for folder in superseding:
+            self._erase_superseded(folder)
         if any(isinstance(event, Message | SavedRecord) for event in events):
             self.wake()
         return events
