@@ -87,6 +87,23 @@ def test_words_that_were_changed_in_the_other_store_leave_this_ones_journal(tmp_
         assert first.maintenance.doctor() == []
 
 
+def test_an_exchange_that_went_on_after_its_end_ends_likewise_in_the_other_store(tmp_path: Path) -> None:
+    with opened(tmp_path / "first") as first, opened(tmp_path / "second") as second:
+        first.record_message("plan", "user", "When do we deploy?")
+        first.end_exchange("plan", ExchangeStatus.FAILED, error="no answer")
+        carried(first, second, tmp_path / "there.jsonl")
+        older = export_of(first)
+        first.record_message("plan", "assistant", "On Friday.")
+        first.end_exchange("plan")
+        carried(first, second, tmp_path / "again.jsonl")
+        assert export_of(second) == export_of(first) != older
+        # What is older ends nothing anew.
+        assert second.import_transcripts("jsonl", [tmp_path / "there.jsonl"], as_mine=True).added == 0
+        list(second.maintenance.reindex_from_journal())
+        assert export_of(second) == export_of(first)
+        assert second.maintenance.doctor() == []
+
+
 @pytest.fixture(params=["memory", "a plain file", "a server"])
 def between(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URL of a store without a journal, of each engine."""

@@ -13,8 +13,6 @@ from datetime import datetime
 from itertools import islice
 from pathlib import Path
 
-from sqlalchemy import select
-
 from harken.errors import ExportError
 from harken.importers.jsonl import Jsonl
 from harken.importers.parsed import TranscriptFormat
@@ -33,7 +31,6 @@ from harken.model.conversations import (
     Event,
     Exchange,
     ExchangeEnd,
-    ExchangeStatus,
     Grave,
     Labelled,
     Message,
@@ -58,7 +55,7 @@ from harken.storage.conversations import (
 )
 from harken.storage.enrichment.consent import note_imported
 from harken.storage.events import Ingest
-from harken.storage.ports import StoredSpace, Transaction, rows_by, rows_in
+from harken.storage.ports import StoredSpace, Transaction, rows_by
 from harken.storage.positions import find_places
 from harken.storage.records.marks import own_label
 from harken.storage.records.rows import find_kept
@@ -399,13 +396,11 @@ def _in_place(tx: Transaction, events: Sequence[Event], fresh: Sequence[Event], 
 
 
 def _changes(tx: Transaction, fresh: Sequence[Event], titles: Sequence[Event], journal: Journal | None) -> list[Event]:
-    """The events to write: of ends, only those of exchanges that are new or were still in progress here."""
+    """The events to write: of ends, only those of exchanges that are new, in progress here, or went on there since."""
     begun = {event.uid for event in fresh if isinstance(event, Exchange)}
-    ended = {event.exchange_uid for event in fresh if isinstance(event, ExchangeEnd)} - begun
-    statement = select(exchanges.c.uid).where(
-        exchanges.c.tenant == tx.tenant, exchanges.c.status == ExchangeStatus.IN_PROGRESS.value
-    )
-    wanted = begun | {row.uid for row in rows_in(tx, statement, exchanges.c.uid, ended)}
+    ended = {event.exchange_uid: event.at for event in fresh if isinstance(event, ExchangeEnd)}
+    present_ends = rows_by(tx, exchanges.c.uid, ended.keys() - begun, exchanges.c.uid, exchanges.c.completed_at)
+    wanted = begun | {uid for uid, at in present_ends if at is None or at < ended[uid]}
     kept = [event for event in fresh if not isinstance(event, ExchangeEnd) or event.exchange_uid in wanted]
     present: dict[str, CoreFact | SavedRecord] = {}
     if any(isinstance(one, CoreFact) for one in kept):
