@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from harken.engine import Harken
-from harken.model.conversations import ExchangeStatus, MessageType, Trust
+from harken.model.conversations import ExchangeStatus, MessageType, Role, Trust
 from harken.model.lookups import RuleState
+from harken.record.recorder import Batch, NewConversation, NewMessage
 from harken.testing import HashingEmbedder
 from harken.testing.store_conformance.asking import differing_traits
 
@@ -102,6 +103,29 @@ def test_an_exchange_that_went_on_after_its_end_ends_likewise_in_the_other_store
         list(second.maintenance.reindex_from_journal())
         assert export_of(second) == export_of(first)
         assert second.maintenance.doctor() == []
+
+
+def asked_of(harken: Harken, name: str, text: str) -> None:
+    """A conversation of a subagent of the conversation `plan`."""
+    talk = NewConversation("library", name, parent_external_id="plan")
+    harken.recorder.record([Batch(talk, [NewMessage(Role.USER, text)], finish=True)])
+
+
+def test_what_a_forgotten_conversation_asked_of_subagents_elsewhere_is_forgotten_with_it(tmp_path: Path) -> None:
+    with opened(tmp_path / "first") as first, opened(tmp_path / "second") as second:
+        plan = first.record_message("plan", "user", "Which quaggas graze?").conversation_uid
+        asked_of(first, "one", "Count the quaggas.")
+        carried(first, second, tmp_path / "there.jsonl")
+        second.maintenance.forget(second.maintenance.plan_forget(conversations=[plan]))
+        asked_of(first, "two", "Count the quaggas again.")
+        first.maintenance.export(tmp_path / "again.jsonl")
+        report = second.import_transcripts("jsonl", [tmp_path / "again.jsonl"], as_mine=True)
+        assert (report.added, report.forgotten) == (0, 3)
+        second.maintenance.export(tmp_path / "back.jsonl")
+        assert first.import_transcripts("jsonl", [tmp_path / "back.jsonl"], as_mine=True).erased == 3
+        for store in (first, second):
+            assert list(store.search("quaggas").hits) == []
+            assert store.maintenance.doctor() == []
 
 
 @pytest.fixture(params=["memory", "a plain file", "a server"])

@@ -6,7 +6,7 @@ what was forgotten are left out, trust is at most `imported`, and what is here o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
@@ -158,11 +158,13 @@ class _Course:
     Attributes:
         last: the message of each conversation that they ended with.
         graves: ids of all that was forgotten.
+        gone: conversations of subagents whose caller's was forgotten here.
         space: that of the model that is set here; read once, when there are vectors.
     """
 
     last: dict[str, str] = field(default_factory=dict)
     graves: set[str] = field(default_factory=set)
+    gone: set[str] = field(default_factory=set)
     space: StoredSpace | None = None
 
 
@@ -246,11 +248,11 @@ def _write(
     events = [_cleaned(recorder, event) for event in taken]
 
     def lacking(tx: Transaction, ingest: Ingest) -> list[Event]:
-        fresh = ingest.unknown(events)
+        fresh = _admissible(tx, ingest.unknown(events), course.gone)
         out = set() if forget else _of_own(tx, fresh)
         fresh = [event for event in fresh if id(event) not in out]
         _check_heads(tx, fresh, f"{file}, lines {lines[0].number} to {lines[-1].number}")
-        _count(tx, [event for event in events if id(event) not in out], fresh, done)
+        _count(tx, [event for event in events if id(event) not in out], fresh, course.gone, done)
         placed, titles = _in_place(tx, events, fresh, last), _retitled(tx, events, recorder.now())
         changes = _changes(tx, placed, titles, recorder.journal)
         if forget is None:
@@ -370,10 +372,20 @@ def _check_heads(tx: Transaction, fresh: Sequence[Event], place: str) -> None:
             )
 
 
-def _count(tx: Transaction, events: Sequence[Event], fresh: Sequence[Event], done: Merged) -> None:
+def _admissible(tx: Transaction, fresh: Sequence[Event], gone: set[str]) -> list[Event]:
+    """The events without what a forgotten conversation went on to ask of subagents, whose conversations `gone` gets."""
+    asked = {one.uid: one.parent_uid for one in fresh if isinstance(one, Conversation) and one.parent_uid}
+    forgotten = find_tombstones(tx, asked.values())
+    gone.update(uid for uid, parent in asked.items() if parent in forgotten)
+    return [event for event in fresh if gone.isdisjoint(_conversations([event]))]
+
+
+def _count(
+    tx: Transaction, events: Sequence[Event], fresh: Sequence[Event], left: Collection[str], done: Merged
+) -> None:
     added = {event.uid: event.conversation_uid for event in fresh if isinstance(event, Message)}
     rest = [event for event in events if isinstance(event, Message) and event.uid not in added]
-    gone = find_tombstones(tx, {uid for event in rest for uid in (event.uid, event.conversation_uid)})
+    gone = find_tombstones(tx, {uid for event in rest for uid in (event.uid, event.conversation_uid)}) | set(left)
     done.added = len(added)
     done.conversations = set(added.values())
     done.forgotten = sum(1 for event in rest if not gone.isdisjoint((event.uid, event.conversation_uid)))
