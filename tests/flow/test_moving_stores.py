@@ -105,6 +105,20 @@ def test_an_exchange_that_went_on_after_its_end_ends_likewise_in_the_other_store
         assert second.maintenance.doctor() == []
 
 
+def test_a_title_from_before_takes_no_later_ones_place(tmp_path: Path) -> None:
+    with opened(tmp_path / "first") as first, opened(tmp_path / "second") as second:
+        first.recorder.record(
+            [Batch(NewConversation("chat", "c", "Pumps"), [NewMessage(Role.USER, "Which pump leaks?")])]
+        )
+        carried(first, second, tmp_path / "there.jsonl")
+        first.recorder.record([Batch(NewConversation("chat", "c", "The leaking pump"), [])])
+        later = export_of(first)
+        carried(second, first, tmp_path / "back.jsonl")
+        assert export_of(first) == later
+        carried(first, second, tmp_path / "again.jsonl")
+        assert export_of(second) == later
+
+
 def asked_of(harken: Harken, name: str, text: str) -> None:
     """A conversation of a subagent of the conversation `plan`."""
     talk = NewConversation("library", name, parent_external_id="plan")

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
-from datetime import datetime
 from itertools import islice
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from harken.importers.parsed import TranscriptFormat
 from harken.journal.derived import Derived, MadeVector, keep_derived
 from harken.journal.export import ExportLine, is_export, read_export
 from harken.journal.journal import Journal
-from harken.journal.replay import last_states
+from harken.journal.replay import last_states, was_titled
 from harken.model.arguments import SECTIONS
 from harken.model.conversations import (
     CORE_MEMORY,
@@ -253,15 +252,13 @@ def _write(
         fresh = [event for event in fresh if id(event) not in out]
         _check_heads(tx, fresh, f"{file}, lines {lines[0].number} to {lines[-1].number}")
         _count(tx, [event for event in events if id(event) not in out], fresh, course.gone, done)
-        placed, titles = _in_place(tx, events, fresh, last), _retitled(tx, events, recorder.now())
+        placed, titles = _in_place(tx, events, fresh, last), _retitled(recorder, tx, events)
         changes = _changes(tx, placed, titles, recorder.journal)
         if forget is None:
             left = _changes_of_own(tx, changes, {event.uid for event in fresh if isinstance(event, Exchange)})
             done.left_changes = len(left) + len(out)
             changes = [event for event in changes if id(event) not in left]
-            done.capped = sum(
-                1 for event in changes if isinstance(event, Message | SavedRecord) and event.uid in claiming
-            )
+            done.capped = len(claiming & {event.uid for event in changes if isinstance(event, Message | SavedRecord)})
         else:
             changes += raised_trust(tx, [event for event in events if isinstance(event, Message)], recorder.now())
         records = [event for event in changes if isinstance(event, SavedRecord)]
@@ -450,10 +447,7 @@ def _present(tx: Transaction, records: Sequence[SavedRecord]) -> dict[str, Saved
 
 
 def _of_own(tx: Transaction, fresh: Sequence[Event]) -> set[int]:
-    """Those of a stranger's events, by `id()`, that would stand in the owner's conversations, or in a part of another.
-
-    What is said there next would go on in their segment, whatever number they have given it.
-    """
+    """Those of a stranger's events, by `id()`, that would stand in the owner's conversations or reach into another."""
     placed = [one for one in fresh if isinstance(one, Segment | Exchange | Message)]
     named = [[uid for name in ("segment_uid", "exchange_uid") if (uid := getattr(one, name, ""))] for one in placed]
     place = places_of(tx, [uid for uids in named for uid in uids])
@@ -479,15 +473,17 @@ def _changes_of_own(tx: Transaction, events: Sequence[Event], begun: set[str]) -
     return left
 
 
-def _retitled(tx: Transaction, events: Sequence[Event], moment: datetime) -> list[Event]:
+def _retitled(recorder: Recorder, tx: Transaction, events: Sequence[Event]) -> list[Event]:
     """Titles that conversations of this store have been given elsewhere since."""
     titles = {event.uid: event.title for event in events if isinstance(event, Conversation) and event.title}
     columns = conversations.c.uid, conversations.c.title, conversations.c.label
     rows = rows_by(tx, conversations.c.uid, titles, *columns)
     present = {row.uid: row.label["own_title"] if row.label else row.title for row in rows}
-    # One that has none any more lost it with what was forgotten.
+    # One that has none any more lost it with what was forgotten; one that was called so before has been renamed here.
     return [
-        Titled(uid, titles[uid], moment)
+        Titled(uid, titles[uid], recorder.now())
         for uid, title in present.items()
-        if title != titles[uid] and (title or not tombstones_of(tx, uid))
+        if title != titles[uid]
+        and (title or not tombstones_of(tx, uid))
+        and not (recorder.journal and was_titled(recorder.journal, uid, titles[uid]))
     ]
