@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import io
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from harken.engine import Harken
-from harken.model.conversations import ExchangeStatus, MessageType, Role, Trust
+from harken.model.conversations import ExchangeStatus, MessageType, Role, SavedRecord, Trust
 from harken.model.lookups import RuleState
 from harken.record.recorder import Batch, NewConversation, NewMessage
 from harken.testing import HashingEmbedder
@@ -103,6 +104,22 @@ def test_an_exchange_that_went_on_after_its_end_ends_likewise_in_the_other_store
         list(second.maintenance.reindex_from_journal())
         assert export_of(second) == export_of(first)
         assert second.maintenance.doctor() == []
+
+
+def test_a_topic_that_another_store_has_found_does_not_bring_back_what_it_is_named_by(tmp_path: Path) -> None:
+    with opened(tmp_path / "first") as first, opened(tmp_path / "second") as second:
+        plan = first.record_message("plan", "user", "Which quaggas graze?").conversation_uid
+        carried(first, second, tmp_path / "there.jsonl")
+        fields = {"name": "quaggas", "named_by": "words", "words": ["quaggas"], "members": [[plan, 0.5, 0.5]]}
+        fields |= {"trust": "agent", "created_at": "2026-01-01T00:00:00.000000Z"}
+        with second.recorder.saving("topic") as records:
+            records.save(SavedRecord("topic", "topic-1", datetime.now(UTC), fields))
+        first.maintenance.forget(first.maintenance.plan_forget(query="quaggas"))
+        carried(second, first, tmp_path / "back.jsonl")
+        assert first.topics.list() == []
+        assert b"quagga" not in export_of(first)
+        carried(first, second, tmp_path / "again.jsonl")
+        assert b"quagga" not in export_of(second)
 
 
 def test_a_title_from_before_takes_no_later_ones_place(tmp_path: Path) -> None:

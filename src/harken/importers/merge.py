@@ -6,7 +6,7 @@ what was forgotten are left out, trust is at most `imported`, and what is here o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from itertools import islice
@@ -16,14 +16,13 @@ from harken.errors import ExportError
 from harken.importers.jsonl import Jsonl
 from harken.importers.parsed import TranscriptFormat
 from harken.journal.derived import Derived, MadeVector, keep_derived
-from harken.journal.export import ExportLine, is_export, read_export
+from harken.journal.export import RESERVED, ExportLine, is_export, read_export
 from harken.journal.journal import Journal
 from harken.journal.replay import last_states, was_titled
 from harken.model.arguments import SECTIONS
 from harken.model.conversations import (
     CORE_MEMORY,
     EMPTY,
-    KEPT_FOLDERS,
     REDACTED,
     Conversation,
     CoreFact,
@@ -57,7 +56,7 @@ from harken.storage.events import Ingest
 from harken.storage.ports import StoredSpace, Transaction, rows_by
 from harken.storage.positions import find_places
 from harken.storage.records.marks import own_label
-from harken.storage.records.rows import find_kept
+from harken.storage.records.rows import TOPIC, find_kept
 from harken.storage.state import core_facts
 from harken.storage.tables import conversations, exchanges, ratings, segments, tombstones
 
@@ -141,12 +140,10 @@ def claims_of(file: Path) -> Claims:
     claims = Claims()
     # The import comes to the same place and says what is wrong there.
     with suppress(ExportError, OSError):
-        for line in read_export(file):
-            if isinstance(line.event, Derived):
-                continue
-            claims.core += isinstance(line.event, CoreFact)
-            claims.erasures += _is_grave(line.event)
-            claims.trusted += _trust_of(line.event) in _OWN
+        for event in (one for line in read_export(file) if not isinstance(one := line.event, Derived)):
+            claims.core += isinstance(event, CoreFact)
+            claims.erasures += _is_grave(event)
+            claims.trusted += _trust_of(event) in _OWN
     return claims
 
 
@@ -157,7 +154,7 @@ class _Course:
     Attributes:
         last: the message of each conversation that they ended with.
         graves: ids of all that was forgotten.
-        gone: conversations of subagents whose caller's was forgotten here.
+        gone: conversations of subagents whose caller's was forgotten here, and topics of what was.
         space: that of the model that is set here; read once, when there are vectors.
     """
 
@@ -240,14 +237,11 @@ def _write(
         done.left_core = sum(1 for event in given if isinstance(event, CoreFact))
         done.left_erasures = len(graves)
     claiming = {event.uid for event in given if isinstance(event, Message | SavedRecord) and _trust_of(event) in _OWN}
-    # What others say of a record is no business of ours: it would change what comes back.
-    taken = (
-        given if forget else [_capped(event) for event in given if not isinstance(event, CoreFact | Labelled | Rated)]
-    )
+    taken = given if forget else [_capped(event) for event in given if not _is_view(event)]
     events = [_cleaned(recorder, event) for event in taken]
 
     def lacking(tx: Transaction, ingest: Ingest) -> list[Event]:
-        fresh = _admissible(tx, ingest.unknown(events), course.gone)
+        fresh = _admissible(tx, ingest.unknown(events), course)
         out = set() if forget else _of_own(tx, fresh)
         fresh = [event for event in fresh if id(event) not in out]
         _check_heads(tx, fresh, f"{file}, lines {lines[0].number} to {lines[-1].number}")
@@ -323,6 +317,11 @@ def _capped(event: Event) -> Event:
     return replace(event, trust=least) if isinstance(event, Message) else event
 
 
+def _is_view(event: Event) -> bool:
+    """True for what others say of a record, which would change what comes back, or is listed, of one's own."""
+    return isinstance(event, CoreFact | Labelled | Rated) or (isinstance(event, SavedRecord) and event.source == TOPIC)
+
+
 def _trust_of(event: Event) -> Trust | None:
     if isinstance(event, SavedRecord) and event.fields is not None:
         return Trust(event.fields["trust"])
@@ -356,8 +355,7 @@ def _apply_tombstones(recorder: Recorder, graves: Sequence[Grave], forget: Forge
 def _check_heads(tx: Transaction, fresh: Sequence[Event], place: str) -> None:
     """Every record must belong to a conversation, a segment and an exchange that are here, or come with it."""
     present = {event.uid for event in fresh if isinstance(event, Conversation | Segment | Exchange)}
-    apart = {CORE_MEMORY, *KEPT_FOLDERS.values()}
-    placed = [event for event in fresh if getattr(event, "conversation_uid", "") not in apart]
+    placed = [event for event in fresh if getattr(event, "conversation_uid", "") not in RESERVED]
     for name, table in (("conversation_uid", conversations), ("segment_uid", segments), ("exchange_uid", exchanges)):
         named: set[str] = {uid for event in placed if (uid := getattr(event, name, None)) is not None}
         needed = named - present
@@ -369,20 +367,21 @@ def _check_heads(tx: Transaction, fresh: Sequence[Event], place: str) -> None:
             )
 
 
-def _admissible(tx: Transaction, fresh: Sequence[Event], gone: set[str]) -> list[Event]:
-    """The events without what a forgotten conversation went on to ask of subagents, whose conversations `gone` gets."""
+def _admissible(tx: Transaction, fresh: Sequence[Event], course: _Course) -> list[Event]:
+    """The events without what a forgotten conversation went on to ask of subagents, and topics that may name it."""
     asked = {one.uid: one.parent_uid for one in fresh if isinstance(one, Conversation) and one.parent_uid}
     forgotten = find_tombstones(tx, asked.values())
-    gone.update(uid for uid, parent in asked.items() if parent in forgotten)
-    return [event for event in fresh if gone.isdisjoint(_conversations([event]))]
+    course.gone.update(uid for uid, parent in asked.items() if parent in forgotten)
+    for topic in (one for one in fresh if isinstance(one, SavedRecord) and one.source == TOPIC and one.fields):
+        graves = (grave for each in (topic.fields or EMPTY)["members"] for grave in tombstones_of(tx, each[0]))
+        course.gone.update(topic.uid for grave in graves if grave.uid not in course.graves)
+    return [one for one in fresh if course.gone.isdisjoint({getattr(one, "uid", ""), *_conversations([one])})]
 
 
-def _count(
-    tx: Transaction, events: Sequence[Event], fresh: Sequence[Event], left: Collection[str], done: Merged
-) -> None:
+def _count(tx: Transaction, events: Sequence[Event], fresh: Sequence[Event], left: set[str], done: Merged) -> None:
     added = {event.uid: event.conversation_uid for event in fresh if isinstance(event, Message)}
     rest = [event for event in events if isinstance(event, Message) and event.uid not in added]
-    gone = find_tombstones(tx, {uid for event in rest for uid in (event.uid, event.conversation_uid)}) | set(left)
+    gone = find_tombstones(tx, {uid for event in rest for uid in (event.uid, event.conversation_uid)}) | left
     done.added = len(added)
     done.conversations = set(added.values())
     done.forgotten = sum(1 for event in rest if not gone.isdisjoint((event.uid, event.conversation_uid)))
@@ -440,10 +439,9 @@ def _is_stale(event: Event, known: Mapping[str, CoreFact | SavedRecord]) -> bool
 
 def _present(tx: Transaction, records: Sequence[SavedRecord]) -> dict[str, SavedRecord]:
     """Those of the records that are here, as they are here."""
-    present: dict[str, SavedRecord] = {}
-    for source in {record.source for record in records}:
-        present |= find_kept(tx, source, [record.uid for record in records if record.source == source])
-    return present
+    sources = {record.source for record in records}
+    found = (find_kept(tx, source, [one.uid for one in records if one.source == source]) for source in sources)
+    return {uid: kept for each in found for uid, kept in each.items()}
 
 
 def _of_own(tx: Transaction, fresh: Sequence[Event]) -> set[int]:

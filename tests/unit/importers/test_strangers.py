@@ -154,6 +154,16 @@ class TestExports:
         harken.maintenance.forget(harken.maintenance.plan_forget(conversations=[mine.conversation_uid]))
         assert harken.maintenance.doctor() == []
 
+    @pytest.mark.parametrize("member", ["mine", 5])
+    def test_no_topic_is_a_strangers(self, harken: Harken, tmp_path: Path, member: Any) -> None:
+        mine = harken.record_message("talk", "user", "Where is the vault?", channel="chat").conversation_uid
+        members = [[mine, 0.5, 0.5] if member == "mine" else member]
+        topic = memory("topic-1", "", AT, name="PWN", named_by="words", words=["vault"], members=members)
+        file = export_file(tmp_path, {**topic, "source": "topic"})
+        assert harken.import_transcripts("jsonl", [file]).kept == 0
+        assert harken.topics.list() == []
+        assert harken.maintenance.plan_forget(conversations=[mine]).messages == 1
+
     def test_only_the_same_words_are_believed_later(self, harken: Harken, tmp_path: Path) -> None:
         harken.import_transcripts("jsonl", [export_file(tmp_path, *headed("c-1", said_in("c-1", "zebra", "owner")))])
         other = {**said_in("c-1", "lion", "owner"), "id": "m-zebra"}
