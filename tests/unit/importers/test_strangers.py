@@ -154,6 +154,33 @@ class TestExports:
         harken.maintenance.forget(harken.maintenance.plan_forget(conversations=[mine.conversation_uid]))
         assert harken.maintenance.doctor() == []
 
+    @pytest.mark.parametrize(
+        ("source", "fields"),
+        [
+            ("memory", {"tags": [["evil"]]}),
+            ("memory", {"supersedes": [5]}),
+            ("experience", {"history": [5]}),
+            ("experience", {"outcome": {"status": "confirmed"}}),
+            ("experience", {"root_cause": {"evil": 1}}),
+        ],
+    )
+    def test_a_record_of_which_a_part_is_none_is_named_by_its_line(
+        self, harken: Harken, tmp_path: Path, source: str, fields: dict[str, Any]
+    ) -> None:
+        whole = memory("one", "zebra", AT)
+        if source == "experience":
+            texts = ["agent", "session", "domain", "strategy", "goal", "hypothesis", "action", "prediction"]
+            tried = {"status": "active", "history": [], "notes": [], "iteration_count": 1, "attempted_at": AT}
+            ended = {"surprise": "", "outcome": {}, "root_cause": {}, "lesson": {}, "tier": "active"}
+            whole = {**whole, "source": source, "fields": {**dict.fromkeys(texts, "x"), **tried, **ended}}
+            whole["fields"] |= {"trust": "owner", "created_at": AT}
+        export_file(tmp_path, whole)
+        assert harken.import_transcripts("jsonl", [tmp_path / "conversation.jsonl"]).kept == 1
+        wrong = {**whole, "id": "two", "fields": {**whole["fields"], **fields}}
+        with pytest.raises(ExportError, match="line 2 is no whole line"):
+            harken.import_transcripts("jsonl", [export_file(tmp_path, wrong)])
+        assert (len(harken.memories.list()), len(harken.experiences.list())) in [(1, 0), (0, 1)]
+
     @pytest.mark.parametrize("member", ["mine", 5])
     def test_no_topic_is_a_strangers(self, harken: Harken, tmp_path: Path, member: Any) -> None:
         mine = harken.record_message("talk", "user", "Where is the vault?", channel="chat").conversation_uid
