@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import io
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from harken.engine import Harken
-from harken.model.conversations import ExchangeStatus, MessageType, Trust
+from harken.model.conversations import ExchangeStatus, MessageType, Role, SavedRecord, Trust
 from harken.model.lookups import RuleState
+from harken.record.recorder import Batch, NewConversation, NewMessage
 from harken.testing import HashingEmbedder
 from harken.testing.store_conformance.asking import differing_traits
 
@@ -69,6 +71,92 @@ def test_a_core_memory_that_was_deleted_since_stays_so(tmp_path: Path) -> None:
         list(second.maintenance.reindex_from_journal())
         assert second.core.list() == first.core.list()
         assert second.maintenance.doctor() == []
+
+
+def test_words_that_were_changed_in_the_other_store_leave_this_ones_journal(tmp_path: Path) -> None:
+    with opened(tmp_path / "first") as first, opened(tmp_path / "second") as second:
+        saved = first.memories.add("The vault opens with a quetzal").memory
+        first.core.update("user", "pet", "okapi")
+        carried(first, second, tmp_path / "there.jsonl")
+        second.memories.edit(saved.uid, content="The vault opens with a key")
+        second.core.update("user", "pet", "gnu")
+        carried(second, first, tmp_path / "back.jsonl")
+        told = "".join(file.read_text() for file in (tmp_path / "first" / "conversations").glob("*/*.jsonl"))
+        assert (told.count("quetzal"), told.count("okapi")) == (0, 0)
+        assert export_of(first) == export_of(second)
+        list(first.maintenance.reindex_from_journal())
+        assert export_of(first) == export_of(second)
+        assert first.maintenance.doctor() == []
+
+
+def test_an_exchange_that_went_on_after_its_end_ends_likewise_in_the_other_store(tmp_path: Path) -> None:
+    with opened(tmp_path / "first") as first, opened(tmp_path / "second") as second:
+        first.record_message("plan", "user", "When do we deploy?")
+        first.end_exchange("plan", ExchangeStatus.FAILED, error="no answer")
+        carried(first, second, tmp_path / "there.jsonl")
+        older = export_of(first)
+        first.record_message("plan", "assistant", "On Friday.")
+        first.end_exchange("plan")
+        carried(first, second, tmp_path / "again.jsonl")
+        assert export_of(second) == export_of(first) != older
+        # What is older ends nothing anew.
+        assert second.import_transcripts("jsonl", [tmp_path / "there.jsonl"], as_mine=True).added == 0
+        list(second.maintenance.reindex_from_journal())
+        assert export_of(second) == export_of(first)
+        assert second.maintenance.doctor() == []
+
+
+def test_a_topic_that_another_store_has_found_does_not_bring_back_what_it_is_named_by(tmp_path: Path) -> None:
+    with opened(tmp_path / "first") as first, opened(tmp_path / "second") as second:
+        plan = first.record_message("plan", "user", "Which quaggas graze?").conversation_uid
+        carried(first, second, tmp_path / "there.jsonl")
+        fields = {"name": "quaggas", "named_by": "words", "words": ["quaggas"], "members": [[plan, 0.5, 0.5]]}
+        fields |= {"trust": "agent", "created_at": "2026-01-01T00:00:00.000000Z"}
+        with second.recorder.saving("topic") as records:
+            records.save(SavedRecord("topic", "topic-1", datetime.now(UTC), fields))
+        first.maintenance.forget(first.maintenance.plan_forget(query="quaggas"))
+        carried(second, first, tmp_path / "back.jsonl")
+        assert first.topics.list() == []
+        assert b"quagga" not in export_of(first)
+        carried(first, second, tmp_path / "again.jsonl")
+        assert b"quagga" not in export_of(second)
+
+
+def test_a_title_from_before_takes_no_later_ones_place(tmp_path: Path) -> None:
+    with opened(tmp_path / "first") as first, opened(tmp_path / "second") as second:
+        first.recorder.record(
+            [Batch(NewConversation("chat", "c", "Pumps"), [NewMessage(Role.USER, "Which pump leaks?")])]
+        )
+        carried(first, second, tmp_path / "there.jsonl")
+        first.recorder.record([Batch(NewConversation("chat", "c", "The leaking pump"), [])])
+        later = export_of(first)
+        carried(second, first, tmp_path / "back.jsonl")
+        assert export_of(first) == later
+        carried(first, second, tmp_path / "again.jsonl")
+        assert export_of(second) == later
+
+
+def asked_of(harken: Harken, name: str, text: str) -> None:
+    """A conversation of a subagent of the conversation `plan`."""
+    talk = NewConversation("library", name, parent_external_id="plan")
+    harken.recorder.record([Batch(talk, [NewMessage(Role.USER, text)], finish=True)])
+
+
+def test_what_a_forgotten_conversation_asked_of_subagents_elsewhere_is_forgotten_with_it(tmp_path: Path) -> None:
+    with opened(tmp_path / "first") as first, opened(tmp_path / "second") as second:
+        plan = first.record_message("plan", "user", "Which quaggas graze?").conversation_uid
+        asked_of(first, "one", "Count the quaggas.")
+        carried(first, second, tmp_path / "there.jsonl")
+        second.maintenance.forget(second.maintenance.plan_forget(conversations=[plan]))
+        asked_of(first, "two", "Count the quaggas again.")
+        first.maintenance.export(tmp_path / "again.jsonl")
+        report = second.import_transcripts("jsonl", [tmp_path / "again.jsonl"], as_mine=True)
+        assert (report.added, report.forgotten) == (0, 3)
+        second.maintenance.export(tmp_path / "back.jsonl")
+        assert first.import_transcripts("jsonl", [tmp_path / "back.jsonl"], as_mine=True).erased == 3
+        for store in (first, second):
+            assert list(store.search("quaggas").hits) == []
+            assert store.maintenance.doctor() == []
 
 
 @pytest.fixture(params=["memory", "a plain file", "a server"])

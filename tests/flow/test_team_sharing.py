@@ -228,6 +228,16 @@ def test_what_could_not_be_forgotten_in_a_busy_space_can_be_forgotten_again(team
     assert [_found(team, name, "village well") for name in ("bob", "carol")] == [[], []]
 
 
+def test_a_memory_that_could_not_be_forgotten_in_a_busy_space_can_be_forgotten_again(team: Crew) -> None:
+    bob = team.memory("bob")
+    saved = bob.memories.add(WELL).memory
+    team.team.share(team.speaker("bob"), saved.uid, "common")
+    with team.memory("carol", "common").store.writing(), pytest.raises(StoreBusyError):
+        bob.memories.forget([saved.uid])
+    assert bob.memories.forget([saved.uid]) == [saved.uid]
+    assert [_found(team, name, "village well") for name in ("bob", "carol")] == [[], []]
+
+
 def test_a_space_that_cannot_be_read_is_said_with_what_the_others_answer(
     team: Crew, postgres: PostgresServer, shared_database: str
 ) -> None:

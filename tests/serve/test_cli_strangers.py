@@ -116,6 +116,15 @@ def test_in_a_pipe_it_is_a_strangers_and_all_that_it_claims_is_told(full: Comman
     assert (facts["added"], facts["known"], facts["erased"], facts["capped"]) == (0, 1, 0, 0)
 
 
+def test_a_file_of_which_all_is_left_out_is_told_as_such_alone(cli: CommandLine, tmp_path: Path) -> None:
+    file = crafted(tmp_path / "core.jsonl", [])
+    lines = file.read_text().splitlines()
+    file.write_text("\n".join([*lines[:2], json.dumps({"end": "harken-export", "lines": 1}), ""]))
+    outcome = cli("import", "jsonl", file)
+    assert "Left out, for nobody said that the file is your own memory: 1 core memory.\n" in outcome.out
+    assert "Nothing in it is of this format" not in outcome.err
+
+
 @needs_terminal
 @pytest.mark.parametrize("answer", ["", "no", "y", "ja, yes"])
 def test_at_a_keyboard_anything_but_yes_is_no(full: CommandLine, file: Path, answer: str) -> None:

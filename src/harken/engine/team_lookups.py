@@ -20,12 +20,15 @@ from harken.model.experiences import EXPERIENCE, Experience
 from harken.model.lookups import ConversationFilter, ListedConversation, Page, Rule, RuleState, Surroundings
 from harken.model.provenance import Provenance
 from harken.model.team import RecordOrigin
+from harken.record.forget import plan_saved
+from harken.record.recorder import Recorder
 from harken.search.union import in_one_order, trust_here
 from harken.sources.experiences.experiences import Active, Experiences
-from harken.sources.memories.memories import FoundMemory, Memories
+from harken.sources.memories.memories import FoundMemory, Memories, whole_uids
 from harken.sources.memories.memory import Memory
 from harken.storage.conversations import messages_of_exchange
 from harken.storage.positions import messages_within
+from harken.storage.records.rows import MEMORY
 
 if TYPE_CHECKING:
     from harken.chat.details import DetailsPage
@@ -138,6 +141,15 @@ def _told_messages(reach: Reach, space: str, messages: Sequence[Message]) -> tup
     return tuple(replace(each, trust=trust_here(each.trust, by)) for each, by in zip(messages, origins, strict=True))
 
 
+def _forget_shared(reach: Reach, recorder: Recorder, source: str, uids: Sequence[str]) -> None:
+    """Forget saved records, and before them the copies that were shared: what is gone names none."""
+    with recorder.store.reading() as tx:
+        plan = plan_saved(tx, source, uids, recorder.now())
+        recorder.changing(tx, plan.tombstones)
+    reach.forget_copies(reach.copies(uids))
+    recorder.forget_planned(plan)
+
+
 @dataclass(slots=True)
 class TeamMemories(Memories):
     """Memories of all spaces that may be read; what changes them finds those of the space at hand alone."""
@@ -189,8 +201,9 @@ class TeamMemories(Memories):
 
     def forget(self, uids: Sequence[str]) -> Sequence[str]:
         """See `Memories.forget`; the copies that were shared go as well."""
-        whole = Memories.forget(self, uids)
-        self.reach.forget_copies(self.reach.copies(whole))
+        with self.store.reading() as tx:
+            whole = whole_uids(tx, MEMORY, uids)
+        _forget_shared(self.reach, self.recorder, MEMORY, whole)
         return whole
 
     def _told(self, found: Sequence[tuple[str, Memory]]) -> Sequence[Memory]:
@@ -242,8 +255,7 @@ class TeamExperiences(Experiences):
     def forget(self, uid: str) -> str:
         """See `Experiences.forget`."""
         whole = Experiences.show(self, uid).uid
-        self.recorder.forget(EXPERIENCE, [whole])
-        self.reach.forget_copies(self.reach.copies([whole]))
+        _forget_shared(self.reach, self.recorder, EXPERIENCE, [whole])
         return whole
 
 

@@ -9,31 +9,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
-from datetime import datetime
 from itertools import islice
 from pathlib import Path
-
-from sqlalchemy import select
 
 from harken.errors import ExportError
 from harken.importers.jsonl import Jsonl
 from harken.importers.parsed import TranscriptFormat
 from harken.journal.derived import Derived, MadeVector, keep_derived
-from harken.journal.export import ExportLine, is_export, read_export
+from harken.journal.export import RESERVED, ExportLine, is_export, read_export
 from harken.journal.journal import Journal
-from harken.journal.replay import last_states
+from harken.journal.replay import last_states, was_titled
 from harken.model.arguments import SECTIONS
 from harken.model.conversations import (
     CORE_MEMORY,
     EMPTY,
-    KEPT_FOLDERS,
     REDACTED,
     Conversation,
     CoreFact,
     Event,
     Exchange,
     ExchangeEnd,
-    ExchangeStatus,
     Grave,
     Labelled,
     Message,
@@ -47,14 +42,21 @@ from harken.model.conversations import (
 from harken.model.marks import Rated
 from harken.record.core_memory import cleaned_fact
 from harken.record.forget import ForgetPlan, Forgotten, plan_tombstones
-from harken.record.recorder import Recorder
-from harken.storage.conversations import find_known, find_tombstones, own_conversations, raised_trust, tombstones_of
+from harken.record.recorder import Recorder, is_reworded
+from harken.storage.conversations import (
+    find_known,
+    find_tombstones,
+    own_conversations,
+    places_of,
+    raised_trust,
+    tombstones_of,
+)
 from harken.storage.enrichment.consent import note_imported
 from harken.storage.events import Ingest
-from harken.storage.ports import StoredSpace, Transaction, rows_by, rows_in
+from harken.storage.ports import StoredSpace, Transaction, rows_by
 from harken.storage.positions import find_places
 from harken.storage.records.marks import own_label
-from harken.storage.records.rows import find_kept
+from harken.storage.records.rows import TOPIC, find_kept
 from harken.storage.state import core_facts
 from harken.storage.tables import conversations, exchanges, ratings, segments, tombstones
 
@@ -97,7 +99,8 @@ class Merged:
         left_erasures: records that such an export says were forgotten; nothing was erased.
         summaries: those that an export brought along.
         vectors: likewise.
-        left_changes: what such an export would have changed of the owner's records; they stand as they were.
+        left_changes: what such an export would have changed of the owner's records, or added to their conversations;
+            these stand as they were.
         conversations: ids of the conversations that the new messages belong to.
     """
 
@@ -137,12 +140,10 @@ def claims_of(file: Path) -> Claims:
     claims = Claims()
     # The import comes to the same place and says what is wrong there.
     with suppress(ExportError, OSError):
-        for line in read_export(file):
-            if isinstance(line.event, Derived):
-                continue
-            claims.core += isinstance(line.event, CoreFact)
-            claims.erasures += _is_grave(line.event)
-            claims.trusted += _trust_of(line.event) in _OWN
+        for event in (one for line in read_export(file) if not isinstance(one := line.event, Derived)):
+            claims.core += isinstance(event, CoreFact)
+            claims.erasures += _is_grave(event)
+            claims.trusted += _trust_of(event) in _OWN
     return claims
 
 
@@ -153,11 +154,13 @@ class _Course:
     Attributes:
         last: the message of each conversation that they ended with.
         graves: ids of all that was forgotten.
+        gone: conversations of subagents whose caller's was forgotten here, and topics of what was.
         space: that of the model that is set here; read once, when there are vectors.
     """
 
     last: dict[str, str] = field(default_factory=dict)
     graves: set[str] = field(default_factory=set)
+    gone: set[str] = field(default_factory=set)
     space: StoredSpace | None = None
 
 
@@ -225,7 +228,7 @@ def _write(
 
     Without `forget` the file is a stranger's. The course is changed to what these lines have told.
     """
-    done, last = Merged(), course.last
+    done, last, superseding = Merged(), course.last, set[str]()
     told = [line.event for line in lines if not isinstance(line.event, Derived)]
     graves = [event for event in told if isinstance(event, Grave) and _is_grave(event)]
     given = [event for event in told if not _is_grave(event)]
@@ -234,35 +237,35 @@ def _write(
         done.left_core = sum(1 for event in given if isinstance(event, CoreFact))
         done.left_erasures = len(graves)
     claiming = {event.uid for event in given if isinstance(event, Message | SavedRecord) and _trust_of(event) in _OWN}
-    # What others say of a record is no business of ours: it would change what comes back.
-    taken = (
-        given if forget else [_capped(event) for event in given if not isinstance(event, CoreFact | Labelled | Rated)]
-    )
+    taken = given if forget else [_capped(event) for event in given if not _is_view(event)]
     events = [_cleaned(recorder, event) for event in taken]
 
     def lacking(tx: Transaction, ingest: Ingest) -> list[Event]:
-        fresh = ingest.unknown(events)
+        fresh = _admissible(tx, ingest.unknown(events), course)
+        out = set() if forget else _of_own(tx, fresh)
+        fresh = [event for event in fresh if id(event) not in out]
         _check_heads(tx, fresh, f"{file}, lines {lines[0].number} to {lines[-1].number}")
-        _count(tx, events, fresh, done)
-        placed, titles = _in_place(tx, events, fresh, last), _retitled(tx, events, recorder.now())
+        _count(tx, [event for event in events if id(event) not in out], fresh, course.gone, done)
+        placed, titles = _in_place(tx, events, fresh, last), _retitled(recorder, tx, events)
         changes = _changes(tx, placed, titles, recorder.journal)
         if forget is None:
             left = _changes_of_own(tx, changes, {event.uid for event in fresh if isinstance(event, Exchange)})
-            done.left_changes = len(left)
+            done.left_changes = len(left) + len(out)
             changes = [event for event in changes if id(event) not in left]
-            done.capped = sum(
-                1 for event in changes if isinstance(event, Message | SavedRecord) and event.uid in claiming
-            )
+            done.capped = len(claiming & {event.uid for event in changes if isinstance(event, Message | SavedRecord)})
         else:
             changes += raised_trust(tx, [event for event in events if isinstance(event, Message)], recorder.now())
-        done.kept = sum(1 for event in changes if isinstance(event, SavedRecord))
+        records = [event for event in changes if isinstance(event, SavedRecord)]
+        done.kept, before = len(records), _present(tx, records)
+        superseding.update(one.conversation_uid for one in records if is_reworded(one, before))
+        superseding.update(event.conversation_uid for event in changes if isinstance(event, CoreFact))
         # Of what is brought in alone: a stranger's file numbers what is left out as it likes.
         numbers = sorted((event.number, event.conversation_uid) for event in changes if isinstance(event, Exchange))
         note_imported(tx, {uid: number for number, uid in numbers})
         return changes
 
     if events:
-        recorder.admit(_conversations(events), lacking)
+        recorder.admit(_conversations(events), lacking, superseding)
     last.update({event.conversation_uid: event.uid for event in events if isinstance(event, Message)})
     if graves and forget:
         done.erased = _apply_tombstones(recorder, graves, forget)
@@ -314,6 +317,11 @@ def _capped(event: Event) -> Event:
     return replace(event, trust=least) if isinstance(event, Message) else event
 
 
+def _is_view(event: Event) -> bool:
+    """True for what others say of a record, which would change what comes back, or is listed, of one's own."""
+    return isinstance(event, CoreFact | Labelled | Rated) or (isinstance(event, SavedRecord) and event.source == TOPIC)
+
+
 def _trust_of(event: Event) -> Trust | None:
     if isinstance(event, SavedRecord) and event.fields is not None:
         return Trust(event.fields["trust"])
@@ -347,8 +355,7 @@ def _apply_tombstones(recorder: Recorder, graves: Sequence[Grave], forget: Forge
 def _check_heads(tx: Transaction, fresh: Sequence[Event], place: str) -> None:
     """Every record must belong to a conversation, a segment and an exchange that are here, or come with it."""
     present = {event.uid for event in fresh if isinstance(event, Conversation | Segment | Exchange)}
-    apart = {CORE_MEMORY, *KEPT_FOLDERS.values()}
-    placed = [event for event in fresh if getattr(event, "conversation_uid", "") not in apart]
+    placed = [event for event in fresh if getattr(event, "conversation_uid", "") not in RESERVED]
     for name, table in (("conversation_uid", conversations), ("segment_uid", segments), ("exchange_uid", exchanges)):
         named: set[str] = {uid for event in placed if (uid := getattr(event, name, None)) is not None}
         needed = named - present
@@ -360,10 +367,21 @@ def _check_heads(tx: Transaction, fresh: Sequence[Event], place: str) -> None:
             )
 
 
-def _count(tx: Transaction, events: Sequence[Event], fresh: Sequence[Event], done: Merged) -> None:
+def _admissible(tx: Transaction, fresh: Sequence[Event], course: _Course) -> list[Event]:
+    """The events without what a forgotten conversation went on to ask of subagents, and topics that may name it."""
+    asked = {one.uid: one.parent_uid for one in fresh if isinstance(one, Conversation) and one.parent_uid}
+    forgotten = find_tombstones(tx, asked.values())
+    course.gone.update(uid for uid, parent in asked.items() if parent in forgotten)
+    for topic in (one for one in fresh if isinstance(one, SavedRecord) and one.source == TOPIC and one.fields):
+        graves = (grave for each in (topic.fields or EMPTY)["members"] for grave in tombstones_of(tx, each[0]))
+        course.gone.update(topic.uid for grave in graves if grave.uid not in course.graves)
+    return [one for one in fresh if course.gone.isdisjoint({getattr(one, "uid", ""), *_conversations([one])})]
+
+
+def _count(tx: Transaction, events: Sequence[Event], fresh: Sequence[Event], left: set[str], done: Merged) -> None:
     added = {event.uid: event.conversation_uid for event in fresh if isinstance(event, Message)}
     rest = [event for event in events if isinstance(event, Message) and event.uid not in added]
-    gone = find_tombstones(tx, {uid for event in rest for uid in (event.uid, event.conversation_uid)})
+    gone = find_tombstones(tx, {uid for event in rest for uid in (event.uid, event.conversation_uid)}) | left
     done.added = len(added)
     done.conversations = set(added.values())
     done.forgotten = sum(1 for event in rest if not gone.isdisjoint((event.uid, event.conversation_uid)))
@@ -386,13 +404,11 @@ def _in_place(tx: Transaction, events: Sequence[Event], fresh: Sequence[Event], 
 
 
 def _changes(tx: Transaction, fresh: Sequence[Event], titles: Sequence[Event], journal: Journal | None) -> list[Event]:
-    """The events to write: of ends, only those of exchanges that are new or were still in progress here."""
+    """The events to write: of ends, only those of exchanges that are new, in progress here, or went on there since."""
     begun = {event.uid for event in fresh if isinstance(event, Exchange)}
-    ended = {event.exchange_uid for event in fresh if isinstance(event, ExchangeEnd)} - begun
-    statement = select(exchanges.c.uid).where(
-        exchanges.c.tenant == tx.tenant, exchanges.c.status == ExchangeStatus.IN_PROGRESS.value
-    )
-    wanted = begun | {row.uid for row in rows_in(tx, statement, exchanges.c.uid, ended)}
+    ended = {event.exchange_uid: event.at for event in fresh if isinstance(event, ExchangeEnd)}
+    present_ends = rows_by(tx, exchanges.c.uid, ended.keys() - begun, exchanges.c.uid, exchanges.c.completed_at)
+    wanted = begun | {uid for uid, at in present_ends if at is None or at < ended[uid]}
     kept = [event for event in fresh if not isinstance(event, ExchangeEnd) or event.exchange_uid in wanted]
     present: dict[str, CoreFact | SavedRecord] = {}
     if any(isinstance(one, CoreFact) for one in kept):
@@ -423,10 +439,23 @@ def _is_stale(event: Event, known: Mapping[str, CoreFact | SavedRecord]) -> bool
 
 def _present(tx: Transaction, records: Sequence[SavedRecord]) -> dict[str, SavedRecord]:
     """Those of the records that are here, as they are here."""
-    present: dict[str, SavedRecord] = {}
-    for source in {record.source for record in records}:
-        present |= find_kept(tx, source, [record.uid for record in records if record.source == source])
-    return present
+    sources = {record.source for record in records}
+    found = (find_kept(tx, source, [one.uid for one in records if one.source == source]) for source in sources)
+    return {uid: kept for each in found for uid, kept in each.items()}
+
+
+def _of_own(tx: Transaction, fresh: Sequence[Event]) -> set[int]:
+    """Those of a stranger's events, by `id()`, that would stand in the owner's conversations or reach into another."""
+    placed = [one for one in fresh if isinstance(one, Segment | Exchange | Message)]
+    named = [[uid for name in ("segment_uid", "exchange_uid") if (uid := getattr(one, name, ""))] for one in placed]
+    place = places_of(tx, [uid for uids in named for uid in uids])
+    own = own_conversations(tx, {one.conversation_uid for one in placed})
+    return {
+        id(one)
+        for one, uids in zip(placed, named, strict=True)
+        if one.conversation_uid in own
+        or any(place.get(uid, one.conversation_uid) != one.conversation_uid for uid in uids)
+    }
 
 
 def _changes_of_own(tx: Transaction, events: Sequence[Event], begun: set[str]) -> set[int]:
@@ -442,15 +471,17 @@ def _changes_of_own(tx: Transaction, events: Sequence[Event], begun: set[str]) -
     return left
 
 
-def _retitled(tx: Transaction, events: Sequence[Event], moment: datetime) -> list[Event]:
+def _retitled(recorder: Recorder, tx: Transaction, events: Sequence[Event]) -> list[Event]:
     """Titles that conversations of this store have been given elsewhere since."""
     titles = {event.uid: event.title for event in events if isinstance(event, Conversation) and event.title}
     columns = conversations.c.uid, conversations.c.title, conversations.c.label
     rows = rows_by(tx, conversations.c.uid, titles, *columns)
     present = {row.uid: row.label["own_title"] if row.label else row.title for row in rows}
-    # One that has none any more lost it with what was forgotten.
+    # One that has none any more lost it with what was forgotten; one that was called so before has been renamed here.
     return [
-        Titled(uid, titles[uid], moment)
+        Titled(uid, titles[uid], recorder.now())
         for uid, title in present.items()
-        if title != titles[uid] and (title or not tombstones_of(tx, uid))
+        if title != titles[uid]
+        and (title or not tombstones_of(tx, uid))
+        and not (recorder.journal and was_titled(recorder.journal, uid, titles[uid]))
     ]

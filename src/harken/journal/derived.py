@@ -14,7 +14,7 @@ from typing import Any
 from harken.model.conversations import spoken
 from harken.model.views import format_moment, parse_moment
 from harken.providers.summarizer import EXTRACTIVE
-from harken.storage.conversations import find_known, own_conversations, tombstones_of
+from harken.storage.conversations import find_known, own_conversations, places_of, tombstones_of
 from harken.storage.enrichment.segments import RollingSummary, put_rolling, rolling_summaries
 from harken.storage.enrichment.summaries import (
     CONVERSATION,
@@ -25,10 +25,10 @@ from harken.storage.enrichment.summaries import (
     read_summaries,
     summaries_of,
 )
-from harken.storage.ports import StoredSpace, Transaction, rows_in
+from harken.storage.ports import StoredSpace, Transaction
 from harken.storage.records.rows import SOURCE_OF_FOLDER
 from harken.storage.records.rules import note_rules
-from harken.storage.tables import conversations, exchanges, joined, segments
+from harken.storage.tables import conversations, exchanges
 from harken.storage.vectors import each_vector_of, embeddable_by_ref, put_vectors, unpack
 
 _ITEMS = {EXCHANGE: exchanges, TOOLS: exchanges, CONVERSATION: conversations}
@@ -167,11 +167,7 @@ def keep_derived(
 def _where_they_belong(tx: Transaction, told: Sequence[_Told]) -> list[_Told]:
     """Those of what is here, each with the conversation that this is of, whatever the file says."""
     named = [one.segment_uid if isinstance(one, RollingSummary) else one.summary.item_uid for one in told]
-    place: dict[str, str] = {}
-    for table in (conversations, exchanges, segments):
-        source = table if table is conversations else joined(table, conversations)
-        statement = tx.select(table.c.uid, conversations.c.uid.label("place"), of=table).select_from(source)
-        place |= {row[0]: row[1] for row in rows_in(tx, statement, table.c.uid, named)}
+    place = places_of(tx, named)
     return [replace(one, conversation_uid=place[uid]) for one, uid in zip(told, named, strict=True) if uid in place]
 
 

@@ -51,7 +51,7 @@ FORMAT, VERSION = "harken-export", 2
 _ID = re.compile(r"\w[\w.-]{0,127}")
 _ID_FIELDS = ("uid", "conversation_uid", "segment_uid", "exchange_uid", "parent_uid")
 # Who forgets a conversation of such a name would forget all memories with it.
-_RESERVED = frozenset({CORE_MEMORY, *KEPT_FOLDERS.values()})
+RESERVED = frozenset({CORE_MEMORY, *KEPT_FOLDERS.values()})
 _HEADER_BYTES = 1000
 _DECIDED = frozenset(RuleState)
 _MOST = 2**31 - 1
@@ -197,7 +197,7 @@ def _fault(event: Event) -> str:
     ids = [value for name in _ID_FIELDS if (value := getattr(event, name, None)) is not None]
     if not all(_ID.fullmatch(value) for value in ids):
         return "an id is none"
-    if not isinstance(event, SavedRecord | Rated) and not _RESERVED.isdisjoint(ids):
+    if not isinstance(event, SavedRecord | Rated) and not RESERVED.isdisjoint(ids):
         return "an id is the name of a folder of the journal"
     if fault := _out_of_range(event):
         return fault

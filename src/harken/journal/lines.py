@@ -149,7 +149,7 @@ def _make_saved(source: str, **values: Any) -> SavedRecord:
     saved, table = SavedRecord(source, **values), KEPT[source]
     if saved.fields is not None:
         # Says whether it is whole.
-        table.row(saved)
+        table.row(saved), table.entries(saved)
     return saved
 
 

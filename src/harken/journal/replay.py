@@ -156,6 +156,12 @@ def last_states(journal: Journal, folder: str) -> dict[str, CoreFact | SavedReco
     return last
 
 
+def was_titled(journal: Journal, folder: str, title: str) -> bool:
+    """True where a conversation has or had a title, by its journal."""
+    events = (line.event for path, _ in journal.files(folder) for line in journal.read(path))
+    return any(isinstance(event, Conversation | Titled) and event.title == title for event in events)
+
+
 def _sound_events(journal: Journal, path: str, start: int, done: Replayed) -> tuple[list[Event], int]:
     events: list[Event] = []
     broken: list[tuple[int, int]] = []

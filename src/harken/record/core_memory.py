@@ -80,7 +80,7 @@ class CoreMemory:
             earlier = (fact.at for fact in core_facts(tx) if (fact.section, fact.key) == (section, key))
             return [CoreFact(section, key, value, max([moment, *(at + TICK for at in earlier)]))]
 
-        return self.recorder.admit([CORE_MEMORY], later, superseding=CORE_MEMORY)[0]
+        return self.recorder.admit([CORE_MEMORY], later, superseding=[CORE_MEMORY])[0]
 
 
 def cleaned_fact(recorder: Recorder, key: str, value: str) -> tuple[str, str]:

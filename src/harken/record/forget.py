@@ -144,9 +144,11 @@ def plan_tombstones(tx: Transaction, graves: Sequence[Grave]) -> ForgetPlan:
     """Name what was forgotten in another store, and is still in this one."""
     tombstones = [grave for grave in graves if isinstance(grave, Tombstone)]
     places = conversations_of_messages(tx, [tombstone.uid for tombstone in tombstones if tombstone.kind == "message"])
-    sizes = message_counts(tx, [tombstone.uid for tombstone in tombstones if tombstone.kind == "conversation"])
     single = [replace(one, conversation_uid=places[one.uid]) for one in tombstones if one.uid in places]
-    whole = [one for one in tombstones if one.uid in sizes]
+    ended = {tombstone.uid: tombstone.at for tombstone in tombstones if tombstone.kind == "conversation"}
+    sizes = message_counts(tx, _and_subagents(tx, list(ended)))
+    last = max(ended.values(), default=None)
+    whole = [Tombstone(uid, uid, "conversation", at) for uid in sizes if (at := ended.get(uid, last))]
     saved = [grave for grave in graves if isinstance(grave, SavedRecord) and kept_times(tx, grave.source, [grave.uid])]
     moment = max((grave.at for grave in (*single, *whole)), default=None)
     topics = _topics(tx, {*places.values(), *sizes}, moment) if moment else []

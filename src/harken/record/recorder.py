@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -89,11 +89,16 @@ class Recorded:
 
 @dataclass(slots=True)
 class _Writing:
-    """A transaction under way, what it has appended to the journal so far, and what the rows hold of its folders."""
+    """A transaction under way, what it has appended to the journal so far, and what the rows hold of its folders.
+
+    Attributes:
+        superseding: folders of the journal whose earlier words it writes others in place of.
+    """
 
     recorder: Recorder
     tx: Transaction
     ingest: Ingest
+    superseding: set[str] = field(default_factory=set)
     appended: list[Appended] = field(default_factory=list)
     offsets: dict[str, dict[str, int]] = field(default_factory=dict)
 
@@ -140,7 +145,6 @@ class RecordTransaction:
     writing: _Writing
     source: str
     saved: list[SavedRecord] = field(default_factory=list)
-    is_reworded: bool = False
 
     @property
     def tx(self) -> Transaction:
@@ -157,21 +161,22 @@ class RecordTransaction:
         before = find_kept(self.tx, self.source, [draft.uid for draft in drafts])
         written = []
         for draft in drafts:
-            moment = recorder.now()
-            if draft.uid in before:
-                moment = max(moment, before[draft.uid].at + TICK)
+            now = recorder.now()
+            moment = max(now, before[draft.uid].at + TICK) if draft.uid in before else now
             fields, _ = recorder.redactor.redact_value(sound_value(draft.fields))
             written.append(replace(draft, at=moment, fields=fields))
         # Looked through once more by `apply`: appending may first bring in a dead writer's tail with the same ids.
         self.writing.write(written, checked=False)
         self.saved += written
-        self.is_reworded |= any(_words(before.get(one.uid)) not in (None, _words(one)) for one in written)
+        if any(is_reworded(one, before) for one in written):
+            self.writing.superseding.add(KEPT_FOLDERS[self.source])
         return written[0]
 
 
-def _words(record: SavedRecord | None) -> object:
-    """A memory's own words."""
-    return None if record is None or record.fields is None else record.fields.get("content")
+def is_reworded(record: SavedRecord, before: Mapping[str, SavedRecord]) -> bool:
+    """True where a memory has other words of its own than it had before."""
+    was, new = ((one.fields or {}).get("content") if one else None for one in (before.get(record.uid), record))
+    return was not in (None, new)
 
 
 @dataclass(slots=True)
@@ -262,14 +267,14 @@ class Recorder:
         self,
         conversations: Sequence[str],
         choose: Callable[[Transaction, Ingest], Sequence[Written]],
-        superseding: str | None = None,
+        superseding: Collection[str] = (),
     ) -> Sequence[Written]:
         """Write whole events, which already have their ids and places, in one transaction; those that were chosen.
 
         Args:
             conversations: ids of all that the events may belong to.
             choose: gives them under the write lock: those that the rows lack.
-            superseding: a folder of the journal whose earlier words they stand in place of.
+            superseding: folders of the journal whose earlier words they stand in place of; `choose` may add to them.
         Raises:
             StoreError: nothing of the call was kept; it may be repeated.
         """
@@ -278,10 +283,7 @@ class Recorder:
             events = cast(Sequence[Written], writing.ingest.unknown(choose(writing.tx, writing.ingest)))
             # Looked through once more by `apply`: appending may first bring in a dead writer's tail with the same ids.
             writing.write(events, checked=False)
-            if superseding is not None:
-                self._supersede(writing.tx, superseding)
-        if superseding is not None:
-            self._erase_superseded(superseding)
+            writing.superseding.update(superseding)
         if any(isinstance(event, Message | SavedRecord) for event in events):
             self.wake()
         return events
@@ -296,21 +298,8 @@ class Recorder:
         with self._writing([KEPT_FOLDERS[source]]) as writing:
             records = RecordTransaction(writing, source)
             yield records
-            if records.is_reworded:
-                self._supersede(writing.tx, KEPT_FOLDERS[source])
-        if records.is_reworded:
-            self._erase_superseded(KEPT_FOLDERS[source])
         if records.saved:
             self.wake()
-
-    def _supersede(self, tx: Transaction, folder: str) -> None:
-        if self.journal is not None:
-            superseded(tx, self.journal, folder)
-
-    def _erase_superseded(self, folder: str) -> None:
-        if self.journal is not None:
-            with self.store.writing() as tx:
-                replay_conversation(tx, self.journal, folder, self.ingest(tx))
 
     def forget(self, source: str, uids: Sequence[str]) -> Forgotten:
         """Forget saved records for good: rows, full text, vectors and journal; their ids remain as tombstones."""
@@ -358,10 +347,20 @@ class Recorder:
                         self.journal.undo(writing.appended)
                     writing.appended = []
                     raise
+                if self.journal is not None:
+                    for folder in writing.superseding:
+                        superseded(tx, self.journal, folder)
         except BaseException as error:
             is_kept = writing is not None and self._is_replayed(writing.appended)
             if not (is_kept and isinstance(error, StoreError)):
                 raise
+        for folder in writing.superseding if writing else ():
+            self._erase_superseded(folder)
+
+    def _erase_superseded(self, folder: str) -> None:
+        if self.journal is not None:
+            with self.store.writing() as tx:
+                replay_conversation(tx, self.journal, folder, self.ingest(tx))
 
     def _is_replayed(self, appended: Sequence[Appended]) -> bool:
         """Take back what the rows lack; whether they lack nothing, since another process has replayed it since."""

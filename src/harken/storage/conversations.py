@@ -82,6 +82,16 @@ def own_conversations(tx: Transaction, uids: Iterable[str]) -> set[str]:
     return {row.uid for row in rows_in(tx, statement, conversations.c.uid, list(uids))}
 
 
+def places_of(tx: Transaction, uids: Sequence[str]) -> dict[str, str]:
+    """The conversation that each of these conversations, exchanges and segments is of."""
+    place: dict[str, str] = {}
+    for table in (conversations, exchanges, segments):
+        source = table if table is conversations else joined(table, conversations)
+        statement = tx.select(table.c.uid, conversations.c.uid.label("place"), of=table).select_from(source)
+        place |= {row[0]: row[1] for row in rows_in(tx, statement, table.c.uid, uids)}
+    return place
+
+
 def raised_trust(tx: Transaction, said: Sequence[Message], moment: datetime) -> list[Trusted]:
     """For messages that are here as `imported` and turn out to be the owner's or an agent's own: that they are.
 

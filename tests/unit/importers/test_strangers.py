@@ -118,7 +118,7 @@ class TestExports:
             harken.import_transcripts("jsonl", [export_file(tmp_path, *headed(name))], as_mine=True)
         assert harken.maintenance.doctor() == []
 
-    def test_what_is_added_to_the_owners_conversation_is_a_strangers_and_changes_nothing_in_it(
+    def test_nothing_is_added_to_a_conversation_of_the_owner_or_changed_in_it(
         self, harken: Harken, tmp_path: Path
     ) -> None:
         mine = harken.record_message("talk", "user", "Where is the vault?", channel="chat")
@@ -130,12 +130,66 @@ class TestExports:
             {**end, "status": "failed", "error": "PWN"},
         )
         report = harken.import_transcripts("jsonl", [export_file(tmp_path, *events)])
-        assert (report.added, report.known, report.capped, report.left_changes) == (1, 1, 1, 2)
+        assert (report.added, report.known, report.capped, report.left_changes) == (0, 1, 0, 5)
+        # What is said next goes on in the owner's segment, whatever number a stranger's has.
+        later = harken.record_message("talk", "user", "And its key?", channel="chat")
+        assert (later.segment_uid, later.exchange_uid) == (mine.segment_uid, mine.exchange_uid)
         shown = harken.show(mine.conversation_uid)
-        assert {m.text: m.trust for m in shown.messages} == {"Where is the vault?": "owner", "zebra": "imported"}
+        assert [m.text for m in shown.messages] == ["Where is the vault?", "And its key?"]
         harken.maintenance.export(tmp_path / "out.jsonl")
         assert "Stolen" not in (tmp_path / "out.jsonl").read_text()
         assert "PWN" not in (tmp_path / "out.jsonl").read_text()
+        harken.import_transcripts("jsonl", [tmp_path / "conversation.jsonl"], as_mine=True)
+        assert "zebra" in [m.text for m in harken.show(mine.conversation_uid).messages]
+
+    def test_no_message_of_another_conversation_stands_in_an_exchange_of_the_owner(
+        self, harken: Harken, tmp_path: Path
+    ) -> None:
+        mine = harken.record_message("talk", "user", "Where is the vault?", channel="chat")
+        strange = said_in("c-1", "zebra", "owner", (mine.segment_uid, mine.exchange_uid))
+        report = harken.import_transcripts("jsonl", [export_file(tmp_path, headed("c-1")[0], strange)])
+        assert (report.added, report.left_changes) == (0, 1)
+        assert [m.text for m in harken.show(mine.exchange_uid).messages] == ["Where is the vault?"]
+        # Rows that point from one conversation into another would go with it, and leave the journal behind.
+        harken.maintenance.forget(harken.maintenance.plan_forget(conversations=[mine.conversation_uid]))
+        assert harken.maintenance.doctor() == []
+
+    @pytest.mark.parametrize(
+        ("source", "fields"),
+        [
+            ("memory", {"tags": [["evil"]]}),
+            ("memory", {"supersedes": [5]}),
+            ("experience", {"history": [5]}),
+            ("experience", {"outcome": {"status": "confirmed"}}),
+            ("experience", {"root_cause": {"evil": 1}}),
+        ],
+    )
+    def test_a_record_of_which_a_part_is_none_is_named_by_its_line(
+        self, harken: Harken, tmp_path: Path, source: str, fields: dict[str, Any]
+    ) -> None:
+        whole = memory("one", "zebra", AT)
+        if source == "experience":
+            texts = ["agent", "session", "domain", "strategy", "goal", "hypothesis", "action", "prediction"]
+            tried = {"status": "active", "history": [], "notes": [], "iteration_count": 1, "attempted_at": AT}
+            ended = {"surprise": "", "outcome": {}, "root_cause": {}, "lesson": {}, "tier": "active"}
+            whole = {**whole, "source": source, "fields": {**dict.fromkeys(texts, "x"), **tried, **ended}}
+            whole["fields"] |= {"trust": "owner", "created_at": AT}
+        export_file(tmp_path, whole)
+        assert harken.import_transcripts("jsonl", [tmp_path / "conversation.jsonl"]).kept == 1
+        wrong = {**whole, "id": "two", "fields": {**whole["fields"], **fields}}
+        with pytest.raises(ExportError, match="line 2 is no whole line"):
+            harken.import_transcripts("jsonl", [export_file(tmp_path, wrong)])
+        assert (len(harken.memories.list()), len(harken.experiences.list())) in [(1, 0), (0, 1)]
+
+    @pytest.mark.parametrize("member", ["mine", 5])
+    def test_no_topic_is_a_strangers(self, harken: Harken, tmp_path: Path, member: Any) -> None:
+        mine = harken.record_message("talk", "user", "Where is the vault?", channel="chat").conversation_uid
+        members = [[mine, 0.5, 0.5] if member == "mine" else member]
+        topic = memory("topic-1", "", AT, name="PWN", named_by="words", words=["vault"], members=members)
+        file = export_file(tmp_path, {**topic, "source": "topic"})
+        assert harken.import_transcripts("jsonl", [file]).kept == 0
+        assert harken.topics.list() == []
+        assert harken.maintenance.plan_forget(conversations=[mine]).messages == 1
 
     def test_only_the_same_words_are_believed_later(self, harken: Harken, tmp_path: Path) -> None:
         harken.import_transcripts("jsonl", [export_file(tmp_path, *headed("c-1", said_in("c-1", "zebra", "owner")))])

@@ -30,6 +30,7 @@ _SHOWN_UNREADABLE = 10
 # From so many on, embedding takes a minute or more; how long, the time of so many batches tells, twice the same.
 _MANY_TEXTS, _MEASURED_BATCHES, _LEAST_MARKS, _MOST_MARKS, _ALIKE = 2000, 4, 3, 5, 1.5
 _COUNTS = ("files", "unchanged", "added", "known", "forgotten", "erased", "kept", "capped", "summaries", "vectors")
+_NOT_ADDED = ("left_core", "left_erasures", "left_changes", "unreadable", "failed")
 _ENDPOINT = "openai-compatible"
 
 Sources = Sequence[tuple[str, Sequence[Path]]]
@@ -88,7 +89,7 @@ def import_command(
             print_json({**view, "embedded": embedded})
         elif report.added:
             session.note('Try: harken search "what you remember of it"')
-        elif arguments[1:] and not any(getattr(report, name) for name in (*_COUNTS[1:], "unreadable", "failed")):
+        elif arguments[1:] and not any(getattr(report, name) for name in (*_COUNTS[1:], *_NOT_ADDED)):
             session.note("Nothing in it is of this format. Without one it is told by the files: harken import PATH")
     if (report.unreadable or report.failed) and not (report.added or report.known or report.kept or report.forgotten):
         raise TranscriptError("Nothing was imported, for nothing in it could be read.")
@@ -233,7 +234,7 @@ def _print_report(session: CommandSession, report: ImportReport) -> None:
     left = _listed(
         (report.left_core, "core memory", "core memories"),
         (report.left_erasures, "erasure", "erasures"),
-        (report.left_changes, "change of your own records", "changes of your own records"),
+        (report.left_changes, "change of what is your own", "changes of what is your own"),
     )
     if left:
         session.say(f"Left out, for nobody said that the file is your own memory: {left}.")

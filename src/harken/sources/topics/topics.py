@@ -10,7 +10,7 @@ from math import log
 from typing import TYPE_CHECKING, Any
 
 from harken.errors import ConfigError, NotFoundError, UsageError
-from harken.model.conversations import Role, SavedRecord, Trust
+from harken.model.conversations import KEPT_FOLDERS, Role, SavedRecord, Trust
 from harken.model.views import DigestLineView, DigestTopicView, PlaceView, TopicView, format_moment, view_of
 from harken.record.recorder import Recorder
 from harken.storage.overview import read_titles
@@ -268,7 +268,7 @@ class Topics:
         with self.recorder.saving(TOPIC) as records:
             records.save(*map(_kept, topics))
             # A state holds every member: without those before it the journal would grow with each look.
-            records.is_reworded = True
+            records.writing.superseding.add(KEPT_FOLDERS[TOPIC])
 
     def _name(self, talks: Mapping[str, TopicTalk]) -> None:
         """Have the model name topics that their words name; each call is booked, and the day's limit holds."""

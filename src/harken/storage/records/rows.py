@@ -43,6 +43,7 @@ from harken.storage.tables import (
 MEMORY, TOPIC = "memory", "topic"
 # Of the event itself; all other columns are fields of the record.
 _OF_THE_EVENT = frozenset({"id", "tenant", "uid", "project_id", "updated_at"})
+_NESTED = frozenset({"history", "notes", "members"})
 _MOST = 2**63
 # A memory of the middle importance weighs as much as anything else, the extremes a fifth less and more: enough to
 # order what is equally alike, too little to bring up what was not asked for.
@@ -107,7 +108,8 @@ def _fits(column: Column[Any], value: Any) -> bool:
     if isinstance(kind, Json):
         return isinstance(value, Mapping)
     if isinstance(kind, Listed):
-        return isinstance(value, list | tuple)
+        is_nested = column.name in _NESTED
+        return isinstance(value, list | tuple) and (is_nested or all(isinstance(one, str) for one in value))
     if isinstance(kind, BigInteger | Integer):
         return isinstance(value, int) and not isinstance(value, bool) and -_MOST <= value < _MOST
     if isinstance(kind, Float):
