@@ -81,6 +81,17 @@ def test_a_stream_is_booked_like_a_call(till: Till) -> None:
     assert till.spent() == Spent(1, 1000, 100, PRICE)
 
 
+def test_what_an_endpoint_does_not_count_costs_what_it_is_estimated_at(till: Till) -> None:
+    till.server.script(Says("On the mat. " * 100, counted=False), Says("On the mat. " * 100, counted=False))
+    model = till.model("0.009")
+    whole = model.complete(ASKED)
+    *_pieces, streamed = model.stream(ASKED)
+    assert isinstance(streamed, ChatAnswer)
+    assert whole.price_usd == streamed.price_usd == till.spent().usd / 2 > Decimal("0.001")
+    with pytest.raises(SpendLimitError):
+        model.complete(ASKED)
+
+
 def test_each_record_has_its_own_costs_and_they_add_up(till: Till, place: RecordedHome) -> None:
     for item in ("e1", "e1", "e2"):
         till.model(item=item).complete(ASKED)
