@@ -189,7 +189,16 @@ class ModelFileError(ProviderError):
 
 
 class EndpointError(ProviderError):
-    """A remote endpoint refuses, or does not answer in time."""
+    """A remote endpoint refuses, or does not answer in time.
+
+    Args:
+        message: what happened, and what to do.
+        may_cost: the request was sent, and no refusal came back: it may be charged for.
+    """
+
+    def __init__(self, message: str, may_cost: bool = False) -> None:
+        super().__init__(message)
+        self.may_cost = may_cost
 
 
 class PromptError(ProviderError):

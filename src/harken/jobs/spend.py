@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from harken.config.sections import LlmConfig
 from harken.config.settings import Settings
-from harken.errors import EndpointTimeoutError, HarkenError, SpendLimitError
+from harken.errors import EndpointError, HarkenError, SpendLimitError
 from harken.providers.chat_model import CallOptions, ChatAnswer, ChatMessage, ChatModel, TokenUsage, ToolCall
 from harken.providers.options import ChatOptions
 from harken.providers.registry import open_chat_model
@@ -81,8 +81,8 @@ class SpendBook:
 
     def fail(self, uid: str, error: BaseException, begun: bool = False) -> None:
         """Book a failure: a refusal costs nothing; what was given up by us, or broke off, may have been charged."""
-        refused = isinstance(error, HarkenError) and not isinstance(error, EndpointTimeoutError) and not begun
-        if refused:
+        broke = begun or (isinstance(error, EndpointError) and error.may_cost)
+        if isinstance(error, HarkenError) and not broke:
             self.settle(uid, Settlement(CallState.FAILED, self.now(), price_usd=Decimal(0)))
         else:
             self.settle(uid, Settlement(CallState.LOST, self.now()))

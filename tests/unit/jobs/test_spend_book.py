@@ -193,6 +193,24 @@ class TestFailures:
         spent = till.spent()
         assert (spent.calls, spent.unsettled) == (0, 2)
 
+    @pytest.mark.parametrize(
+        "reply",
+        [Reply(hang_up=True), Reply(pieces=(b"data: {",), hang_up=True), Reply(body=b'{"choices": []}')],
+        ids=["no answer", "half of one", "an answer that is none"],
+    )
+    def test_a_call_that_was_sent_and_not_refused_may_have_been_charged(self, till: Till, reply: Reply) -> None:
+        till.server.script(reply)
+        with pytest.raises(EndpointError):
+            till.model().complete(ASKED)
+        assert till.spent().unsettled == 1
+
+    def test_a_call_that_reached_nobody_costs_nothing(self, till: Till) -> None:
+        model = till.model()
+        till.server.stop()
+        with pytest.raises(EndpointError, match="ConnectError"):
+            model.complete(ASKED)
+        assert till.spent() == Spent()
+
     def test_what_may_have_been_charged_counts_against_the_limit(self, till: Till) -> None:
         till.server.script(Says("late", delay_seconds=600))
         model = till.model("0.0015", timeout_seconds=0.5)

@@ -306,21 +306,21 @@ def _translated(error: BaseException, options: ChatOptions) -> errors.HarkenErro
     """
     place = f"{options.vendor}:{options.model}" + (f" at {options.url}" if options.url else "")
     if isinstance(error, failures.ModelRequestTimeout | failures.ModelTimeoutError):
-        return errors.EndpointTimeoutError(
-            f"{place} did not answer within {options.timeout_seconds:g} s: raise llm.timeout_seconds"
-        )
-    if isinstance(error, failures.ModelConnectionError):
-        cause = type(error.__cause__ or error).__name__
-        return errors.EndpointError(f"{place} cannot be reached ({cause}): check llm.url, and that the endpoint runs")
+        late = f"{place} did not answer within {options.timeout_seconds:g} s: raise llm.timeout_seconds"
+        return errors.EndpointTimeoutError(late, may_cost=True)
+    if isinstance(error, failures.ModelConnectionError | httpx2.HTTPError):
+        cause: BaseException = error
+        while cause.__cause__ is not None and not isinstance(cause, httpx2.HTTPError):
+            cause = cause.__cause__
+        said = f"cannot be reached ({type(cause).__name__}): check llm.url, and that the endpoint runs"
+        return errors.EndpointError(f"{place} {said}", isinstance(cause, httpx2.ReadError | httpx2.RemoteProtocolError))
     if isinstance(error, failures.ModelAPIError):
         return _refused(error, place, options)
-    if isinstance(error, httpx2.HTTPError):
-        return errors.EndpointError(f"{place} cannot be reached ({type(error).__name__}): check llm.url")
     if isinstance(error, CancelledError):
-        return errors.EndpointError(f"{place} was closed during the call")
+        return errors.EndpointError(f"{place} was closed during the call", may_cost=True)
     if isinstance(error, failures.UserError):
         return errors.PromptError(f"{place} cannot be asked this")
-    return errors.EndpointError(f"{place} {_NO_ANSWER} ({type(error).__name__})")
+    return errors.EndpointError(f"{place} {_NO_ANSWER} ({type(error).__name__})", may_cost=True)
 
 
 def _refused(error: failures.ModelAPIError, place: str, options: ChatOptions) -> errors.HarkenError:
