@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import threading
 import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
@@ -51,6 +52,9 @@ _CLIENT_ERRORS = (
     CancelledError,
     httpx2.HTTPError,
 )
+# In the words of Ollama, vLLM, llama.cpp, LM Studio and OpenRouter, which the client does not tell apart.
+_TAKES_NO_TOOLS = re.compile(r"not support tools|support tool use|tool choice requires|tools param requires", re.I)
+_IS_TOO_LONG = re.compile(r"available context size|context_size_error|context length of only", re.I)
 _NO_ANSWER = "answers with something that is no chat completion"
 
 
@@ -325,6 +329,13 @@ def _translated(error: BaseException, options: ChatOptions) -> errors.HarkenErro
 
 def _refused(error: failures.ModelAPIError, place: str, options: ChatOptions) -> errors.HarkenError:
     status = f" with status {error.status_code}" if isinstance(error, failures.ModelHTTPError) else ""
+    said = str(error.body or "") if isinstance(error, failures.ModelHTTPError) else ""
+    if _TAKES_NO_TOOLS.search(said):
+        fix = "name a model that does, or start its server so that it does"
+        return errors.PromptError(f"{place} takes no tools{status}, which a chat gives it: {fix}")
+    if isinstance(error, failures.ModelContextWindowExceededError) or _IS_TOO_LONG.search(said):
+        fix = "lower context.default_budget_tokens (chats, tasks) or llm.max_input_tokens (summaries)"
+        return errors.PromptError(f"{place} finds the prompt too long{status}: {fix}")
     if isinstance(error, failures.ModelQuotaExceededError):
         return errors.CredentialError(f"{place} refuses{status}: the account has no credit left")
     if isinstance(error, failures.ModelRateLimitError):
@@ -334,8 +345,6 @@ def _refused(error: failures.ModelAPIError, place: str, options: ChatOptions) ->
         return errors.CredentialError(f"{place} does not accept the API key{status}: set {options.key_hint}")
     if isinstance(error, failures.ModelNotFoundError):
         return errors.UnknownModelError(f"{place} has no such model{status}: check llm.model and llm.url")
-    if isinstance(error, failures.ModelContextWindowExceededError):
-        return errors.PromptError(f"{place} finds the prompt too long{status}: lower llm.max_input_tokens")
     if isinstance(error, failures.ModelHTTPError):
         return _by_status(error, place)
     if isinstance(error, failures.ModelRequestRejectedError):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import threading
 import time
 import traceback
@@ -211,6 +212,25 @@ class TestFailures:
             shown = "".join(traceback.format_exception(caught.value))
             assert "you asked" not in shown
             assert KEY not in shown
+
+    @pytest.mark.parametrize(
+        ("status", "said", "fix"),
+        [
+            (400, "registry.ollama.ai/library/gemma:2b does not support tools", "takes no tools with status 400"),
+            (400, '"auto" tool choice requires --enable-auto-tool-choice', "takes no tools"),
+            (500, "tools param requires --jinja flag", "takes no tools"),
+            (404, "No endpoints found that support tool use.", "takes no tools"),
+            (400, "the request exceeds the available context size.", r"lower context\.default_budget_tokens"),
+            (400, "This model's maximum context length is 4096 tokens.", r"context\.default_budget_tokens"),
+        ],
+    )
+    def test_what_a_small_server_cannot_take_is_said_with_what_to_change(
+        self, server: ChatServer, open_at: Opening, status: int, said: str, fix: str
+    ) -> None:
+        server.script(Reply(status, json.dumps({"error": {"message": said, "code": status}}).encode()))
+        with pytest.raises(PromptError, match=fix) as caught:
+            open_at(server.url).complete(ASKED)
+        assert said not in str(caught.value)
 
     def test_nothing_is_tried_twice(self, server: ChatServer, open_at: Opening) -> None:
         server.script(Reply(status=503), Reply(hang_up=True), Says("well again"))
