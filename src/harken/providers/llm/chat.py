@@ -245,7 +245,9 @@ class VendorChatModel:
     def _answer(self, response: parts.ModelResponse) -> ChatAnswer:
         calls = tuple(_tool_call(part) for part in response.parts if isinstance(part, parts.ToolCallPart))
         counted = response.usage
-        usage = TokenUsage(counted.input_tokens, counted.output_tokens, counted.cache_read_tokens)
+        # xAI counts thoughts beside the answer, all others as a part of it.
+        beside = counted.output_reasoning_tokens if counted.output_reasoning_tokens > counted.output_tokens else 0
+        usage = TokenUsage(counted.input_tokens, counted.output_tokens + beside, counted.cache_read_tokens)
         return ChatAnswer(
             text=response.text or "",
             tool_calls=calls,

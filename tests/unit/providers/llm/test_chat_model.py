@@ -129,6 +129,18 @@ class TestAnswers:
         model = open_at(server.url, prices=(Decimal(2), Decimal(5)))
         assert model.complete(ASKED).price_usd == Decimal("2.00005")
 
+    @pytest.mark.parametrize(("said", "thought", "output"), [(10, 500, 510), (510, 500, 510)])
+    def test_thoughts_are_paid_for_whether_counted_beside_the_answer_or_in_it(
+        self, server: ChatServer, open_at: Opening, said: int, thought: int, output: int
+    ) -> None:
+        choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "Hm."}}
+        usage = {"prompt_tokens": 100, "completion_tokens": said, "total_tokens": 610}
+        usage_of = {**usage, "completion_tokens_details": {"reasoning_tokens": thought}}
+        body = {"id": "1", "object": "chat.completion", "created": 1, "model": "grok", "choices": [choice]}
+        server.script(Reply(body=json.dumps({**body, "usage": usage_of}).encode()))
+        model = open_at(server.url, prices=(Decimal(0), Decimal(1_000_000)))
+        assert model.complete(ASKED).price_usd == output
+
     def test_threads_may_share_a_model(self, open_at: Opening) -> None:
         def echo(request: Any) -> Says:
             return Says(request.body["messages"][-1]["content"], delay_seconds=0.05)
