@@ -39,11 +39,7 @@ def derived_uid(*parts: str, moment: datetime | None = None) -> str:
 # A talk that goes on asks for it with each message, more than once.
 @lru_cache(maxsize=1024)
 def conversation_uid(channel: str, external_id: str) -> str:
-    """The id of the conversation that a channel knows by that name; a task's is where its runs are journalled.
-
-    Raises:
-        UsageError: the channel or the name is no text.
-    """
+    """The id of the conversation that a channel knows by that name; a task's is where its runs are journalled."""
     check_names(channel=channel, conversation=external_id)
     if channel == TASK_CHANNEL and external_id == task_name(external_id):
         return f"{TASK_UID}{external_id}"
