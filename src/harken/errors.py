@@ -189,12 +189,7 @@ class ModelFileError(ProviderError):
 
 
 class EndpointError(ProviderError):
-    """A remote endpoint refuses, or does not answer in time.
-
-    Args:
-        message: what happened, and what to do.
-        may_cost: the request was sent, and no refusal came back: it may be charged for.
-    """
+    """A remote endpoint refuses, or does not answer in time; what was sent and not refused may cost all the same."""
 
     def __init__(self, message: str, may_cost: bool = False) -> None:
         super().__init__(message)

@@ -80,8 +80,7 @@ class Harken(Parts):
             origin=once,
             metadata=metadata or {},
         )
-        project = identify_project(directory) if directory is not None else None
-        place = NewConversation(channel, conversation, project=project)
+        place = NewConversation(channel, conversation, project=identify_project(directory))
         recorded = self.recorder.record([Batch(place, [message])])
         if recorded.known:
             known = self.show(self.recorder.prepare(place.uid, message).uid, 0).message

@@ -37,11 +37,7 @@ def check_limit(limit: int, most: int | None = None) -> None:
 
 
 def check_names(**given: object) -> None:
-    """Hold names that a program gives, a number of a row or a UUID for instance, to what can be one.
-
-    Raises:
-        UsageError: one is no text.
-    """
+    """Raise UsageError for a name that is no text: a row's number, a UUID."""
     for what, name in given.items():
         if not isinstance(name, str):
             raise UsageError(f"{what} is a str, not {name.__class__.__name__}: give str(…) of it, always the same.")

@@ -336,7 +336,7 @@ def _refused(error: failures.ModelAPIError, place: str, options: ChatOptions) ->
         fix = "name a model that does, or start its server so that it does"
         return errors.PromptError(f"{place} takes no tools{status}, which a chat gives it: {fix}")
     if isinstance(error, failures.ModelContextWindowExceededError) or _IS_TOO_LONG.search(said):
-        fix = "lower context.default_budget_tokens (chats, tasks) or llm.max_input_tokens (summaries)"
+        fix = "say less, or lower context.default_budget_tokens; for summaries, llm.max_input_tokens"
         return errors.PromptError(f"{place} finds the prompt too long{status}: {fix}")
     if isinstance(error, failures.ModelQuotaExceededError):
         return errors.CredentialError(f"{place} refuses{status}: the account has no credit left")

@@ -232,7 +232,7 @@ class TestFailures:
             (400, '"auto" tool choice requires --enable-auto-tool-choice', "takes no tools"),
             (500, "tools param requires --jinja flag", "takes no tools"),
             (404, "No endpoints found that support tool use.", "takes no tools"),
-            (400, "the request exceeds the available context size.", r"lower context\.default_budget_tokens"),
+            (400, "the request exceeds the available context size.", r"less, or lower context\.default_budget_tokens"),
             (400, "This model's maximum context length is 4096 tokens.", r"context\.default_budget_tokens"),
         ],
     )
