@@ -55,6 +55,8 @@ _CLIENT_ERRORS = (
 # In the words of Ollama, vLLM, llama.cpp, LM Studio and OpenRouter, which the client does not tell apart.
 _TAKES_NO_TOOLS = re.compile(r"not support tools|support tool use|tool choice requires|tools param requires", re.I)
 _IS_TOO_LONG = re.compile(r"available context size|context_size_error|context length of only", re.I)
+# Anthropic and the templates of many local models take no prompt that begins with an answer, as a window may.
+_LEFT_OUT = "(What was said before is left out.)"
 _NO_ANSWER = "answers with something that is no chat completion"
 
 
@@ -270,6 +272,8 @@ def _prompt(messages: Sequence[ChatMessage], instructions: str) -> list[parts.Mo
     waiting: list[parts.ModelRequestPart] = [parts.SystemPromptPart(instructions)] if instructions else []
     for message in messages:
         if message.role is Role.ASSISTANT:
+            if not found and not any(isinstance(part, parts.UserPromptPart) for part in waiting):
+                waiting.append(parts.UserPromptPart(_LEFT_OUT))
             if waiting:
                 found.append(parts.ModelRequest(parts=waiting))
                 waiting = []

@@ -87,6 +87,15 @@ class TestAnswers:
         assert body["tools"][0]["function"]["parameters"]["properties"] == {"query": {"type": "string"}}
         assert (body["max_tokens"], body["stream"]) == (99, False)
 
+    def test_no_prompt_begins_with_an_answer(self, server: ChatServer, open_at: Opening) -> None:
+        """Anthropic refuses it, and so do the templates of Mistral and Gemma."""
+        server.script(Says("Yes."), Says("Yes."))
+        said = ChatMessage(Role.ASSISTANT, "On the mat.")
+        open_at(server.url).complete([ChatMessage(Role.SYSTEM, "Be brief."), said, *ASKED])
+        open_at(server.url).complete([*ASKED, said, *ASKED])
+        roles = [[message["role"] for message in request.body["messages"]] for request in server.requests]
+        assert roles == [["system", "user", "assistant", "user"], ["user", "assistant", "user"]]
+
     def test_a_tool_call_comes_with_its_arguments(self, server: ChatServer, open_at: Opening) -> None:
         server.script(Says(calls=(ScriptedCall("search", {"query": "cat"}, "c1"), ScriptedCall("search", {}, "c2"))))
         answer = open_at(server.url).complete(ASKED, tools=[SEARCH])
