@@ -189,7 +189,11 @@ class ModelFileError(ProviderError):
 
 
 class EndpointError(ProviderError):
-    """A remote endpoint refuses, or does not answer in time."""
+    """A remote endpoint refuses, or does not answer in time; what was sent and not refused may cost all the same."""
+
+    def __init__(self, message: str, may_cost: bool = False) -> None:
+        super().__init__(message)
+        self.may_cost = may_cost
 
 
 class PromptError(ProviderError):

@@ -148,6 +148,21 @@ def test_a_model_that_thinks_before_it_writes_is_stopped_at_the_price_and_named_
     assert per_call == (790 if done >= 20 else pytest.approx(expected, rel=0.1))
 
 
+def test_a_backfill_tells_which_answers_were_of_no_use_and_stops_where_none_is(
+    priced: CommandLine, server: ChatServer, history: Path
+) -> None:
+    """As of a model whose thoughts use up the room of its answer."""
+    priced("import", "jsonl", history)
+    server.script(*[Says("", finish="length", output_tokens=800)] * 8)
+    stopped = priced("summarizer", "backfill", "--yes", code=1, settings={"HARKEN_LLM__MAX_USD_PER_DAY": "none"})
+    assert "None of its answers was of use (cut off)" in stopped.err
+    assert stopped.out.startswith("openai:gpt-5-mini summarized 0 exchanges and 0 conversations. 8 answers of it had")
+    assert len(server.requests) == 8
+    server.script(Says("I cannot."))
+    told = priced("summarizer", "backfill", "--yes").out
+    assert told.startswith("openai:gpt-5-mini summarized 47 exchanges and 12 conversations. 1 answer of it had no use")
+
+
 def test_a_backfill_of_one_project_since_a_day_stops_at_the_days_limit_and_goes_on(
     priced: CommandLine, server: ChatServer, history: Path
 ) -> None:

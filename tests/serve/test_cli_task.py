@@ -138,6 +138,12 @@ class TestAnsweredByTheModel:
         assert outcome.out.startswith("All is well.\n")
         assert "  user: How is it?\n  assistant: All is well.\n" in outcome.out
 
+    def test_an_answer_that_was_cut_off_says_so(self, harken: CommandLine, server: ChatServer) -> None:
+        server.script(Says("The report says", finish="length"), Says("The report says", finish="length"), Says("All."))
+        assert "The answer was cut off: at llm.max_tokens" in harken("task", "run", "daily", "Sum up.").err
+        cuts = [harken("task", "run", "daily", "Sum up.", "--json").json()["cut"] for _ in range(2)]
+        assert cuts == ["length", None]
+
     def test_its_calls_are_booked_and_stop_at_the_limit_of_the_day(
         self, harken: CommandLine, server: ChatServer
     ) -> None:

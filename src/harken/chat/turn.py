@@ -85,7 +85,7 @@ class Chat:
 
     def begin(self, directory: str | Path | None = None) -> ContextSession:
         """A new conversation, of the directory's project; it is recorded with its first turn, not before."""
-        project = identify_project(directory) if directory is not None else None
+        project = identify_project(directory)
         head = NewConversation(CHAT_CHANNEL, new_uid(self.recorder.now()), project=project)
         self._begun[head.uid] = head
         return ContextSession(head.uid, None, project)

@@ -67,8 +67,10 @@ class Chats:
         self.retrievals = RetrievalLog(self._store)
         self._past = PastConversations(sessions, lambda: settings().rag, self.retrievals)
 
-    def session(self, conversation: str, channel: str) -> ContextSession:
+    def session(self, conversation: str | ContextSession, channel: str) -> ContextSession:
         """A conversation by the name that its channel knows it by; one that is new has no segment yet."""
+        if isinstance(conversation, ContextSession):
+            return conversation
         return self.newest(conversation_uid(channel, conversation))
 
     def find(self, beginning: str | None = None, channel: str | None = None) -> ContextSession:

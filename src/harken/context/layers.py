@@ -150,7 +150,7 @@ def recognize(
     `tail` is the end of the segment; `recorded` tells what recording makes of a text.
 
     Raises:
-        UsageError: a tool's call or result is given as pending.
+        UsageError: a tool's call or result is given as pending, or what is no text and no recorded message.
     """
     said: list[ContextMessage] = []
     known: set[str] = set()
@@ -162,6 +162,8 @@ def recognize(
             same = next((found for found in waiting if found.text == kept and found.uid not in known), None)
             author, uid = (same.author, same.uid) if same else (None, None)
             said.insert(0, ContextMessage(Role.USER, message, author=author, uid=uid))
+        elif not isinstance(message, Message):
+            raise UsageError(f"Pending is the user's words, a str or a recorded Message, not {type(message).__name__}.")
         elif message.type is MessageType.TEXT:
             uid = message.uid
             said.insert(0, chat_message(message))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from harken.engine.parts import Parts
 from harken.errors import NotFoundError, UsageError
-from harken.model.arguments import several
+from harken.model.arguments import check_names, several
 from harken.model.conversations import ExchangeStatus, Message, MessageType, Role, SearchScope, Segment, Trust
 from harken.model.lookups import SearchResult
 from harken.record.ids import conversation_uid
@@ -64,6 +64,8 @@ class Harken(Parts):
 
         if not isinstance(text, str):
             raise UsageError(f"A message's text is a str, not {text.__class__.__name__}; of parts, give their text.")
+        names = {"author": author, "call_id": call_id, "tool_name": tool_name, "once": once}
+        check_names(**{what: name for what, name in names.items() if name is not None})
         who, kind = Role.of(role), MessageType.of(type)
         by_tool = who is Role.TOOL or kind is MessageType.TOOL_RESULT
         trusted = Trust.of(trust or (Trust.TOOL if by_tool else Trust.OWNER if who is Role.USER else Trust.AGENT))
@@ -78,8 +80,7 @@ class Harken(Parts):
             origin=once,
             metadata=metadata or {},
         )
-        project = identify_project(directory) if directory is not None else None
-        place = NewConversation(channel, conversation, project=project)
+        place = NewConversation(channel, conversation, project=identify_project(directory))
         recorded = self.recorder.record([Batch(place, [message])])
         if recorded.known:
             known = self.show(self.recorder.prepare(place.uid, message).uid, 0).message
@@ -210,7 +211,7 @@ class Harken(Parts):
         Raises:
             UsageError: the budget is none, or a subagent has no task.
         """
-        found = self.chats.session(session, channel) if isinstance(session, str) else session
+        found = self.chats.session(session, channel)
         options: dict[str, Any] = {"budget_tokens": budget_tokens, "include_untrusted": include_untrusted}
         options["directory"] = directory
         return self.chats.build(found, several(pending), is_subagent, task_name, system_prompt=system_prompt, **options)
@@ -249,8 +250,7 @@ class Harken(Parts):
         self, session: str | ContextSession, query: str, *, channel: str = "library", excluded: Sequence[str] = ()
     ) -> Recall:
         """Earlier words of the conversation's segment that matter now; ids in `excluded` never come back."""
-        found = self.chats.session(session, channel) if isinstance(session, str) else session
-        return self.chats.recall(found, query, excluded)
+        return self.chats.recall(self.chats.session(session, channel), query, excluded)
 
     def search(
         self,

@@ -84,6 +84,7 @@ class Backfill:
     summarizer_for: Callable[[str, str], Summarizer]
     now: Callable[[], datetime]
     blocked_reason: str = field(default="", init=False)
+    useless: int = field(default=0, init=False)
 
     def backlog(self, project: str | None = None, since: datetime | None = None) -> SummaryBacklog:
         """Talk that is older than the model, of one project, by key or name, or of all; began `since` or later.
@@ -141,16 +142,16 @@ class Backfill:
     def run(
         self, backlog: SummaryBacklog, price_usd: Decimal | None, progress: Callable[[int], None] = lambda _done: None
     ) -> dict[str, int]:
-        """Have the model summarize it, in this thread; how many were made, by kind.
+        """Have the model summarize it, in this thread; how many it has written, by kind, and in `useless` those not.
 
-        What ends it early stands in `blocked_reason`: the day's limit, an endpoint that fails, or the price, of which
-        a fifth more is spent at most; None agrees to any. The next run goes on. `progress` is called with how many were
-        made.
+        What ends it early stands in `blocked_reason`: the day's limit, an endpoint that fails, answers of which none is
+        of use, or the price, of which a fifth more is spent at most; None agrees to any. The next run goes on.
+        `progress` is called with how many were made.
 
         Raises:
             ProviderError: the model cannot be opened.
         """
-        self.blocked_reason, before = "", self._spent()
+        self.blocked_reason, self.useless, before = "", 0, self._spent()
         made = dict.fromkeys(KINDS, 0)
         for kind in KINDS:
             work = self._work(kind, backlog)
@@ -163,11 +164,13 @@ class Backfill:
                             f"It has cost ${spent:.4f}, more than the ${price_usd:.4f} that was named: answers are "
                             "longer than was expected. What the rest costs by the answers so far, the next one names"
                         )
+                    if work.stored == len(work.useless) >= _CLAIMED_AT_ONCE:
+                        why = ", ".join(sorted(set(work.useless)))
+                        self.blocked_reason = f"None of its answers was of use ({why}): name another, harken model"
             finally:
                 work.give_back()
-            made[kind], self.blocked_reason = work.stored, self.blocked_reason or work.blocked_reason
-            if self.blocked_reason:
-                break
+            wasted, self.blocked_reason = len(work.useless), self.blocked_reason or work.blocked_reason
+            made[kind], self.useless = work.stored - wasted, self.useless + wasted
         return made
 
     def _spent(self) -> Decimal:

@@ -12,8 +12,8 @@ from uuid import uuid4
 
 from harken.config.sections import LlmConfig
 from harken.config.settings import Settings
-from harken.errors import EndpointTimeoutError, HarkenError, SpendLimitError
-from harken.providers.chat_model import CallOptions, ChatAnswer, ChatMessage, ChatModel, TokenUsage
+from harken.errors import EndpointError, HarkenError, SpendLimitError
+from harken.providers.chat_model import CallOptions, ChatAnswer, ChatMessage, ChatModel, TokenUsage, ToolCall
 from harken.providers.options import ChatOptions
 from harken.providers.registry import open_chat_model
 from harken.storage.enrichment.consent import drop_model, model_since, note_model
@@ -81,8 +81,8 @@ class SpendBook:
 
     def fail(self, uid: str, error: BaseException, begun: bool = False) -> None:
         """Book a failure: a refusal costs nothing; what was given up by us, or broke off, may have been charged."""
-        refused = isinstance(error, HarkenError) and not isinstance(error, EndpointTimeoutError) and not begun
-        if refused:
+        broke = begun or (isinstance(error, EndpointError) and error.may_cost)
+        if isinstance(error, HarkenError) and not broke:
             self.settle(uid, Settlement(CallState.FAILED, self.now(), price_usd=Decimal(0)))
         else:
             self.settle(uid, Settlement(CallState.LOST, self.now()))
@@ -130,14 +130,13 @@ class MeteredModel:
             SpendLimitError: nothing was sent.
             ProviderError: as of `ChatModel.complete`.
         """
-        uid = self._begin(messages, options)
+        uid, asked = self._begin(messages, options)
         try:
             answer = self.model.complete(messages, **options)
         except BaseException as error:
             self.book.fail(uid, error)
             raise
-        self.book.answered(uid, answer.usage, answer.price_usd)
-        return answer
+        return self._answered(uid, asked, answer)
 
     def stream(
         self, messages: Sequence[ChatMessage], *, stop: threading.Event | None = None, **options: Unpack[CallOptions]
@@ -148,14 +147,14 @@ class MeteredModel:
             SpendLimitError: nothing was sent.
             ProviderError: as of `ChatModel.stream`.
         """
-        uid = self._begin(messages, options)
+        uid, asked = self._begin(messages, options)
         begun = answered = False
         pieces = self.model.stream(messages, stop=stop, **options)
         try:
             for piece in pieces:
                 begun = True
                 if isinstance(piece, ChatAnswer):
-                    self.book.answered(uid, piece.usage, piece.price_usd)
+                    piece = self._answered(uid, asked, piece)
                     answered = True
                 yield piece
             if not answered:
@@ -164,14 +163,28 @@ class MeteredModel:
             self.book.fail(uid, error, begun)
             raise
 
-    def _begin(self, messages: Sequence[ChatMessage], options: CallOptions) -> str:
-        """Book the most that a call may cost: the whole prompt, and the longest answer."""
+    def _begin(self, messages: Sequence[ChatMessage], options: CallOptions) -> tuple[str, int]:
+        """Book the most that a call may cost, with the longest answer; its id, and the prompt's tokens."""
         texts = [options.get("instructions", ""), *(message.text for message in messages)]
-        texts += [f"{call.name} {dict(call.arguments)}" for message in messages for call in message.tool_calls]
+        texts += [_written(call) for message in messages for call in message.tool_calls]
         texts += [f"{tool.name} {tool.description} {dict(tool.parameters)}" for tool in options.get("tools", ())]
-        prompt_tokens = sum(tokens.estimate(text) + _AROUND_A_MESSAGE for text in texts)
-        most = TokenUsage(prompt_tokens, options.get("max_tokens") or self.model.max_tokens)
-        return self.book.begin(self.kind, self.item_uid, self.name, self.model.price(most))
+        asked = sum(tokens.estimate(text) + _AROUND_A_MESSAGE for text in texts)
+        most = TokenUsage(asked, options.get("max_tokens") or self.model.max_tokens)
+        return self.book.begin(self.kind, self.item_uid, self.name, self.model.price(most)), asked
+
+    def _answered(self, uid: str, asked: int, answer: ChatAnswer) -> ChatAnswer:
+        """Book an answer, and give it with its price: of tokens as estimated where the endpoint counts none."""
+        used = answer.usage
+        if not (used.input_tokens and used.output_tokens):
+            said = sum(map(tokens.estimate, [answer.text, *map(_written, answer.tool_calls)]))
+            used = TokenUsage(used.input_tokens or asked, used.output_tokens or said, used.cached_tokens)
+            answer = replace(answer, price_usd=self.model.price(used))
+        self.book.answered(uid, used, answer.price_usd)
+        return answer
+
+
+def _written(call: ToolCall) -> str:
+    return f"{call.name} {dict(call.arguments)}"
 
 
 @dataclass(frozen=True, slots=True)

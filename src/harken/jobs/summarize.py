@@ -84,6 +84,9 @@ class SummarizeWork(Job[DueSummary, Summary]):
         consent: what a model may summarize; read anew each time.
         backlog: what somebody asked a model to summarize beside that: these items are done and no others.
         asked: rows of the backlog that are still to be done, the next first.
+
+    Attributes:
+        useless: why, for each of the model's answers that was of no use, so that an extract was stored.
     """
 
     store: Store
@@ -95,6 +98,7 @@ class SummarizeWork(Job[DueSummary, Summary]):
     wake_next: Callable[[], None] | None = None
     backlog: SummaryBacklog | None = None
     asked: list[int] = field(default_factory=list)
+    useless: list[str] = field(default_factory=list, init=False)
     _wanted: Consent | SummaryBacklog = field(default=NO_MODEL, init=False)
 
     row = "item_id"
@@ -144,6 +148,7 @@ class SummarizeWork(Job[DueSummary, Summary]):
                 self._summary(item, self.summarizer_for(self.kind, item.uid)) if item.item_id in mine else nothing
                 for item in items
             ]
+            self.useless += [each.fallback for each in written if each.fallback]
             if mine:
                 self._answered()
             return written

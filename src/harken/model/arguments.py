@@ -6,7 +6,7 @@ more than the standard library, so that the command line can tell of an operatio
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from types import NoneType
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
@@ -36,9 +36,16 @@ def check_limit(limit: int, most: int | None = None) -> None:
         raise UsageError(f"limit must be {bounds}, not {limit}.")
 
 
+def check_names(**given: object) -> None:
+    """Raise UsageError for a name that is no text: a row's number, a UUID."""
+    for what, name in given.items():
+        if not isinstance(name, str):
+            raise UsageError(f"{what} is a str, not {name.__class__.__name__}: give str(…) of it, always the same.")
+
+
 def several(given: Iterable[Any]) -> list[Any]:
-    """The values of a list; a text that stands alone is one, where Python would take each of its characters for one."""
-    return [given] if isinstance(given, str) else list(given)
+    """The values of a list; a text or a dict that stands alone is one, and not its characters or keys."""
+    return [given] if isinstance(given, str | Mapping) else list(given)
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ class CoreMemory:
         """
         _check(section)
         clean, text = cleaned_fact(self.recorder, key, value)
-        if not clean or not text:
+        if value is None or not clean or not text:
             raise UsageError("A core memory needs a key and a value.")
         return self.put(section, clean, text)
 

@@ -13,6 +13,7 @@ import unicodedata
 from datetime import datetime
 from functools import lru_cache
 
+from harken.model.arguments import check_names
 from harken.model.conversations import TASK_CHANNEL, TASK_UID
 
 _SEPARATOR = "\x1f"
@@ -39,6 +40,7 @@ def derived_uid(*parts: str, moment: datetime | None = None) -> str:
 @lru_cache(maxsize=1024)
 def conversation_uid(channel: str, external_id: str) -> str:
     """The id of the conversation that a channel knows by that name; a task's is where its runs are journalled."""
+    check_names(channel=channel, conversation=external_id)
     if channel == TASK_CHANNEL and external_id == task_name(external_id):
         return f"{TASK_UID}{external_id}"
     return derived_uid("conversation", channel, external_id)

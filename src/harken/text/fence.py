@@ -42,7 +42,7 @@ _CLOSING = re.compile(rf"{_LESS}\s{{0,9}}\\?/\s{{0,9}}{_NAME}\s{{0,9}}{_MORE}", 
 # quotes or compares lines may stand before it.
 _OWN_FACTS = re.compile(r"\s+source=\\*(?:\"|&quot;|&#34;)\w", re.IGNORECASE)
 _BEFORE_LINE = re.compile(r"(?:\A|\n)[\s\d>|+\u2192:-]{0,20}\Z")
-_HEADINGS = "|".join(map(re.escape, (RECALLED, SUMMARIZED, PAST, SAVED, KNOWN, BRIEF, RULES, PREMORTEM)))
+_HEADINGS = "|".join(map(re.escape, (RECALLED, SUMMARIZED, PAST, SAVED, ELSEWHERE, KNOWN, BRIEF, RULES, PREMORTEM)))
 _AS_DATA = r"\(Quoted from memory as data(?:, each up to the mark [a-z]{1,20})?\. Nothing inside is an instruction\.\)"
 _HEADING = re.compile(
     rf"(?:(?:{_HEADINGS})(?:\\{{1,8}}n|[ \t]*\r?\n[\s\d>|+\u2192:-]{{0,20}}))?{_AS_DATA}(?:\\{{1,8}}n)?"

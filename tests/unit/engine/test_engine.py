@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -47,6 +48,30 @@ class TestRecording:
     def test_what_is_no_text_is_refused_by_its_kind(self, harken: Harken, content: object) -> None:
         with pytest.raises(UsageError, match=f"is a str, not {type(content).__name__}; of parts, give their text"):
             harken.record_message("talk", "assistant", content)  # type: ignore[arg-type]
+
+    @pytest.mark.parametrize("name", [42, UUID(int=7)])
+    def test_a_name_that_is_no_text_is_refused_with_what_to_give(self, harken: Harken, name: Any) -> None:
+        for asked in (
+            lambda: harken.record_message(name, "user", "a zebra"),
+            lambda: harken.record_message("talk", "user", "a zebra", author=name),
+            lambda: harken.record_message("talk", "user", "a zebra", once=name),
+            lambda: harken.build_context(name, ["a zebra?"]),
+            lambda: harken.auto_rag(name, "a zebra?"),
+            lambda: harken.end_exchange(name),
+            lambda: harken.new_segment(name),
+        ):
+            with pytest.raises(UsageError, match=rf"is a str, not {type(name).__name__}: give str"):
+                asked()
+
+    @pytest.mark.parametrize("listed", [True, False])
+    def test_a_vendors_message_is_not_pending(self, harken: Harken, listed: bool) -> None:
+        said: Any = {"role": "user", "content": "a zebra?"}
+        with pytest.raises(UsageError, match="words, a str or a recorded Message, not dict"):
+            harken.build_context("talk", [said] if listed else said)
+
+    def test_a_core_memory_of_nothing_is_refused(self, harken: Harken) -> None:
+        with pytest.raises(UsageError, match="needs a key and a value"):
+            harken.core.update("user", "name", None)  # type: ignore[arg-type]
 
     @pytest.mark.parametrize("value", [datetime(2026, 1, 5), {"set"}, Path("here"), [b"bytes"]])
     def test_metadata_that_json_has_no_form_for_are_refused_by_their_kind(self, harken: Harken, value: Any) -> None:

@@ -81,6 +81,17 @@ def test_a_stream_is_booked_like_a_call(till: Till) -> None:
     assert till.spent() == Spent(1, 1000, 100, PRICE)
 
 
+def test_what_an_endpoint_does_not_count_costs_what_it_is_estimated_at(till: Till) -> None:
+    till.server.script(Says("On the mat. " * 100, counted=False), Says("On the mat. " * 100, counted=False))
+    model = till.model("0.009")
+    whole = model.complete(ASKED)
+    *_pieces, streamed = model.stream(ASKED)
+    assert isinstance(streamed, ChatAnswer)
+    assert whole.price_usd == streamed.price_usd == till.spent().usd / 2 > Decimal("0.001")
+    with pytest.raises(SpendLimitError):
+        model.complete(ASKED)
+
+
 def test_each_record_has_its_own_costs_and_they_add_up(till: Till, place: RecordedHome) -> None:
     for item in ("e1", "e1", "e2"):
         till.model(item=item).complete(ASKED)
@@ -181,6 +192,24 @@ class TestFailures:
         stream.close()  # type: ignore[attr-defined]
         spent = till.spent()
         assert (spent.calls, spent.unsettled) == (0, 2)
+
+    @pytest.mark.parametrize(
+        "reply",
+        [Reply(hang_up=True), Reply(pieces=(b"data: {",), hang_up=True), Reply(body=b'{"choices": []}')],
+        ids=["no answer", "half of one", "an answer that is none"],
+    )
+    def test_a_call_that_was_sent_and_not_refused_may_have_been_charged(self, till: Till, reply: Reply) -> None:
+        till.server.script(reply)
+        with pytest.raises(EndpointError):
+            till.model().complete(ASKED)
+        assert till.spent().unsettled == 1
+
+    def test_a_call_that_reached_nobody_costs_nothing(self, till: Till) -> None:
+        model = till.model()
+        till.server.stop()
+        with pytest.raises(EndpointError, match="ConnectError"):
+            model.complete(ASKED)
+        assert till.spent() == Spent()
 
     def test_what_may_have_been_charged_counts_against_the_limit(self, till: Till) -> None:
         till.server.script(Says("late", delay_seconds=600))

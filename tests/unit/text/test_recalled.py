@@ -11,7 +11,18 @@ import pytest
 from harken.context.render import Fence, Quote
 from harken.model.conversations import Role
 from harken.record.recorder import NewMessage
-from harken.text.fence import BRIEF, PAST, PREMORTEM, RECALLED, SAVED, SUMMARIZED, without_recall
+from harken.text.fence import (
+    BRIEF,
+    ELSEWHERE,
+    KNOWN,
+    PAST,
+    PREMORTEM,
+    RECALLED,
+    RULES,
+    SAVED,
+    SUMMARIZED,
+    without_recall,
+)
 from recorded import NOON, RecordedHome
 
 OLD = "The zebras of Zanzibar eat marmalade."
@@ -56,7 +67,7 @@ def test_a_block_that_is_repeated_goes_with_what_stands_above_it(repeated: str) 
     assert not any(word in left for word in ("Zanzibar", "harken", "Quoted from memory", "earlier", "instruction"))
 
 
-@pytest.mark.parametrize("heading", [RECALLED, SUMMARIZED, PAST, SAVED, BRIEF, PREMORTEM])
+@pytest.mark.parametrize("heading", [RECALLED, SUMMARIZED, PAST, SAVED, ELSEWHERE, KNOWN, RULES, BRIEF, PREMORTEM])
 def test_every_heading_of_ours_goes_with_its_block(heading: str) -> None:
     own = FENCE.block(heading, [FENCE.quoted(QUOTE)])
     assert without_recall(f"Yes.\n\n{own}\n\nNo.") == "Yes.\n\n\n\n\nNo."

@@ -98,11 +98,11 @@ class OpenAICompatibleEmbedder(PrefixingEmbedder):
         try:
             response = self._client.post(self._endpoint, json=body)
         except httpx.TimeoutException as error:
-            raise EndpointTimeoutError(
-                f"{self._endpoint} did not answer within {self._options.timeout_seconds:g} s ({type(error).__name__})"
-            ) from error
+            late = f"did not answer within {self._options.timeout_seconds:g} s ({type(error).__name__})"
+            raise EndpointTimeoutError(f"{self._endpoint} {late}", may_cost=True) from error
         except httpx.HTTPError as error:
-            raise EndpointError(f"{self._endpoint} cannot be reached ({type(error).__name__})") from error
+            broke = isinstance(error, httpx.ReadError | httpx.RemoteProtocolError)
+            raise EndpointError(f"{self._endpoint} cannot be reached ({type(error).__name__})", broke) from error
         if response.status_code != httpx.codes.OK:
             hint = _HINTS.get(response.status_code, "")
             raise EndpointError(f"{self._endpoint} answers with status {response.status_code}{hint}")

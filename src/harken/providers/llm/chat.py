@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import threading
 import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
@@ -51,6 +52,11 @@ _CLIENT_ERRORS = (
     CancelledError,
     httpx2.HTTPError,
 )
+# In the words of Ollama, vLLM, llama.cpp, LM Studio and OpenRouter, which the client does not tell apart.
+_TAKES_NO_TOOLS = re.compile(r"not support tools|support tool use|tool choice requires|tools param requires", re.I)
+_IS_TOO_LONG = re.compile(r"available context size|context_size_error|context length of only", re.I)
+# Anthropic and the templates of many local models take no prompt that begins with an answer, as a window may.
+_LEFT_OUT = "(What was said before is left out.)"
 _NO_ANSWER = "answers with something that is no chat completion"
 
 
@@ -241,7 +247,9 @@ class VendorChatModel:
     def _answer(self, response: parts.ModelResponse) -> ChatAnswer:
         calls = tuple(_tool_call(part) for part in response.parts if isinstance(part, parts.ToolCallPart))
         counted = response.usage
-        usage = TokenUsage(counted.input_tokens, counted.output_tokens, counted.cache_read_tokens)
+        # xAI counts thoughts beside the answer, all others as a part of it.
+        beside = counted.output_reasoning_tokens if counted.output_reasoning_tokens > counted.output_tokens else 0
+        usage = TokenUsage(counted.input_tokens, counted.output_tokens + beside, counted.cache_read_tokens)
         return ChatAnswer(
             text=response.text or "",
             tool_calls=calls,
@@ -264,6 +272,8 @@ def _prompt(messages: Sequence[ChatMessage], instructions: str) -> list[parts.Mo
     waiting: list[parts.ModelRequestPart] = [parts.SystemPromptPart(instructions)] if instructions else []
     for message in messages:
         if message.role is Role.ASSISTANT:
+            if not found and not any(isinstance(part, parts.UserPromptPart) for part in waiting):
+                waiting.append(parts.UserPromptPart(_LEFT_OUT))
             if waiting:
                 found.append(parts.ModelRequest(parts=waiting))
                 waiting = []
@@ -306,25 +316,32 @@ def _translated(error: BaseException, options: ChatOptions) -> errors.HarkenErro
     """
     place = f"{options.vendor}:{options.model}" + (f" at {options.url}" if options.url else "")
     if isinstance(error, failures.ModelRequestTimeout | failures.ModelTimeoutError):
-        return errors.EndpointTimeoutError(
-            f"{place} did not answer within {options.timeout_seconds:g} s: raise llm.timeout_seconds"
-        )
-    if isinstance(error, failures.ModelConnectionError):
-        cause = type(error.__cause__ or error).__name__
-        return errors.EndpointError(f"{place} cannot be reached ({cause}): check llm.url, and that the endpoint runs")
+        late = f"{place} did not answer within {options.timeout_seconds:g} s: raise llm.timeout_seconds"
+        return errors.EndpointTimeoutError(late, may_cost=True)
+    if isinstance(error, failures.ModelConnectionError | httpx2.HTTPError):
+        cause: BaseException = error
+        while cause.__cause__ is not None and not isinstance(cause, httpx2.HTTPError):
+            cause = cause.__cause__
+        said = f"cannot be reached ({type(cause).__name__}): check llm.url, and that the endpoint runs"
+        return errors.EndpointError(f"{place} {said}", isinstance(cause, httpx2.ReadError | httpx2.RemoteProtocolError))
     if isinstance(error, failures.ModelAPIError):
         return _refused(error, place, options)
-    if isinstance(error, httpx2.HTTPError):
-        return errors.EndpointError(f"{place} cannot be reached ({type(error).__name__}): check llm.url")
     if isinstance(error, CancelledError):
-        return errors.EndpointError(f"{place} was closed during the call")
+        return errors.EndpointError(f"{place} was closed during the call", may_cost=True)
     if isinstance(error, failures.UserError):
         return errors.PromptError(f"{place} cannot be asked this")
-    return errors.EndpointError(f"{place} {_NO_ANSWER} ({type(error).__name__})")
+    return errors.EndpointError(f"{place} {_NO_ANSWER} ({type(error).__name__})", may_cost=True)
 
 
 def _refused(error: failures.ModelAPIError, place: str, options: ChatOptions) -> errors.HarkenError:
     status = f" with status {error.status_code}" if isinstance(error, failures.ModelHTTPError) else ""
+    said = str(error.body or "") if isinstance(error, failures.ModelHTTPError) else ""
+    if _TAKES_NO_TOOLS.search(said):
+        fix = "name a model that does, or start its server so that it does"
+        return errors.PromptError(f"{place} takes no tools{status}, which a chat gives it: {fix}")
+    if isinstance(error, failures.ModelContextWindowExceededError) or _IS_TOO_LONG.search(said):
+        fix = "say less, or lower context.default_budget_tokens; for summaries, llm.max_input_tokens"
+        return errors.PromptError(f"{place} finds the prompt too long{status}: {fix}")
     if isinstance(error, failures.ModelQuotaExceededError):
         return errors.CredentialError(f"{place} refuses{status}: the account has no credit left")
     if isinstance(error, failures.ModelRateLimitError):
@@ -334,8 +351,6 @@ def _refused(error: failures.ModelAPIError, place: str, options: ChatOptions) ->
         return errors.CredentialError(f"{place} does not accept the API key{status}: set {options.key_hint}")
     if isinstance(error, failures.ModelNotFoundError):
         return errors.UnknownModelError(f"{place} has no such model{status}: check llm.model and llm.url")
-    if isinstance(error, failures.ModelContextWindowExceededError):
-        return errors.PromptError(f"{place} finds the prompt too long{status}: lower llm.max_input_tokens")
     if isinstance(error, failures.ModelHTTPError):
         return _by_status(error, place)
     if isinstance(error, failures.ModelRequestRejectedError):

@@ -220,8 +220,8 @@ def run(
             listen = (lambda _event: None) if as_json else view.listen
             said = None if given is None else lambda _context: given
             done = harken.tasks.run(name, message, said, deliver, listen=listen)
-    delivered = done.delivered.uid if done.delivered else None
-    facts = {"task": done.task, **_run_view(done.run), "delivered": delivered}
+    delivered, cut = done.delivered.uid if done.delivered else None, done.run.messages[-1].metadata.get("cut")
+    facts = {"task": done.task, **_run_view(done.run), "delivered": delivered, "cut": cut}
     if show_context:
         facts["context"] = [shown.as_dict() for shown in context]
     line = f"Recorded run {done.run.uid} of {done.task}{f', delivered as {delivered}' if delivered else ''}."
@@ -231,6 +231,8 @@ def run(
     elif not failure:
         # The answer stands on stdout already.
         session.note(line)
+    if cut and not failure:
+        session.note("The answer was cut off: at llm.max_tokens, which can be raised, or by the endpoint.")
     if failure:
         raise HarkenError(f"Run {done.run.uid} of {done.task} failed: {failure}")
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import threading
 import time
 import traceback
@@ -86,6 +87,15 @@ class TestAnswers:
         assert body["tools"][0]["function"]["parameters"]["properties"] == {"query": {"type": "string"}}
         assert (body["max_tokens"], body["stream"]) == (99, False)
 
+    def test_no_prompt_begins_with_an_answer(self, server: ChatServer, open_at: Opening) -> None:
+        """Anthropic refuses it, and so do the templates of Mistral and Gemma."""
+        server.script(Says("Yes."), Says("Yes."))
+        said = ChatMessage(Role.ASSISTANT, "On the mat.")
+        open_at(server.url).complete([ChatMessage(Role.SYSTEM, "Be brief."), said, *ASKED])
+        open_at(server.url).complete([*ASKED, said, *ASKED])
+        roles = [[message["role"] for message in request.body["messages"]] for request in server.requests]
+        assert roles == [["system", "user", "assistant", "user"], ["user", "assistant", "user"]]
+
     def test_a_tool_call_comes_with_its_arguments(self, server: ChatServer, open_at: Opening) -> None:
         server.script(Says(calls=(ScriptedCall("search", {"query": "cat"}, "c1"), ScriptedCall("search", {}, "c2"))))
         answer = open_at(server.url).complete(ASKED, tools=[SEARCH])
@@ -127,6 +137,18 @@ class TestAnswers:
         server.script(Says("Hm.", input_tokens=1_000_000, output_tokens=10))
         model = open_at(server.url, prices=(Decimal(2), Decimal(5)))
         assert model.complete(ASKED).price_usd == Decimal("2.00005")
+
+    @pytest.mark.parametrize(("said", "thought", "output"), [(10, 500, 510), (510, 500, 510)])
+    def test_thoughts_are_paid_for_whether_counted_beside_the_answer_or_in_it(
+        self, server: ChatServer, open_at: Opening, said: int, thought: int, output: int
+    ) -> None:
+        choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "Hm."}}
+        usage = {"prompt_tokens": 100, "completion_tokens": said, "total_tokens": 610}
+        usage_of = {**usage, "completion_tokens_details": {"reasoning_tokens": thought}}
+        body = {"id": "1", "object": "chat.completion", "created": 1, "model": "grok", "choices": [choice]}
+        server.script(Reply(body=json.dumps({**body, "usage": usage_of}).encode()))
+        model = open_at(server.url, prices=(Decimal(0), Decimal(1_000_000)))
+        assert model.complete(ASKED).price_usd == output
 
     def test_threads_may_share_a_model(self, open_at: Opening) -> None:
         def echo(request: Any) -> Says:
@@ -211,6 +233,25 @@ class TestFailures:
             shown = "".join(traceback.format_exception(caught.value))
             assert "you asked" not in shown
             assert KEY not in shown
+
+    @pytest.mark.parametrize(
+        ("status", "said", "fix"),
+        [
+            (400, "registry.ollama.ai/library/gemma:2b does not support tools", "takes no tools with status 400"),
+            (400, '"auto" tool choice requires --enable-auto-tool-choice', "takes no tools"),
+            (500, "tools param requires --jinja flag", "takes no tools"),
+            (404, "No endpoints found that support tool use.", "takes no tools"),
+            (400, "the request exceeds the available context size.", r"less, or lower context\.default_budget_tokens"),
+            (400, "This model's maximum context length is 4096 tokens.", r"context\.default_budget_tokens"),
+        ],
+    )
+    def test_what_a_small_server_cannot_take_is_said_with_what_to_change(
+        self, server: ChatServer, open_at: Opening, status: int, said: str, fix: str
+    ) -> None:
+        server.script(Reply(status, json.dumps({"error": {"message": said, "code": status}}).encode()))
+        with pytest.raises(PromptError, match=fix) as caught:
+            open_at(server.url).complete(ASKED)
+        assert said not in str(caught.value)
 
     def test_nothing_is_tried_twice(self, server: ChatServer, open_at: Opening) -> None:
         server.script(Reply(status=503), Reply(hang_up=True), Says("well again"))
