@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from harken.engine.members import require_team_admin
-from harken.errors import HarkenError, SchemaError
+from harken.errors import HarkenError
 from harken.log import Log
 from harken.model.team import AuditEntry, Speaker
 from harken.record.ids import new_uid
@@ -124,13 +124,12 @@ class Requests:
             return list_entries(tx, whose, verb, since, limit, offset)
 
     def check(self) -> None:
-        """Pass if the store answers and has the schema of this Harken.
+        """Pass if the store answers and has tables that this Harken can go on with.
 
         Raises:
             StoreError: it does not.
         """
-        if problem := check_schema(self._control):
-            raise SchemaError(problem)
+        check_schema(self._control)
 
     def _flush_later(self) -> None:
         with self._flushing:
