@@ -151,5 +151,4 @@ def check_schema(control: ControlTables) -> None:
         StoreError: it does not.
     """
     with control.reading("") as tx:
-        found = migrations.current_version(tx.connection), serves_from(tx.connection)
-    check_version("The store", *found)
+        check_version("The store", migrations.current_version(tx.connection), serves_from(tx.connection))
