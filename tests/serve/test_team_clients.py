@@ -218,7 +218,14 @@ const wrong = [];
 for (const key of [undefined, "", " "]) {{
   try {{ new HarkenClient({{ url: {url}, key }}); }} catch (error) {{ wrong.push(error.message); }}
 }}
-console.log(JSON.stringify({{ wrong, text: shown.messages[0].text, pages, refused, printed: JSON.stringify(harken) }}));
+const elsewhere = [];
+for (const body of ['{{"message": "no"}}', "null", "<html>"]) {{
+  const fetch = async () => new Response(body, {{ status: 403 }});
+  try {{ await new HarkenClient({{ url: {url}, key: {key}, fetch }}).whoami(); }}
+  catch (error) {{ elsewhere.push([error.type, error.detail]); }}
+}}
+const text = shown.messages[0].text;
+console.log(JSON.stringify({{ elsewhere, wrong, text, pages, refused, printed: JSON.stringify(harken) }}));
 """
 
 
@@ -236,3 +243,4 @@ def test_the_typescript_client_does_the_same_in_node(address: str, served: Serve
     assert found["pages"][0] == 2
     assert found["refused"][:3] == [True, 404, "urn:harken:problem:not-found"]
     assert served.keys["bob"] not in found["printed"]
+    assert found["elsewhere"] == [["about:blank", " answers 403, not as Harken does."]] * 3
