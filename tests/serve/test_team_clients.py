@@ -74,6 +74,13 @@ def test_a_key_may_come_with_the_line_break_of_its_file(address: str, served: Se
         assert harken.whoami()["principal"]["name"] == "bob"
 
 
+def test_an_argument_may_be_called_verb(address: str, served: Served) -> None:
+    with HarkenClient(address, served.keys["ann"]) as harken:
+        harken.whoami()
+        for lines in (harken.audit(verb="whoami"), *harken.pages("audit", verb="whoami", limit=200)):
+            assert {line["verb"] for line in lines["audit"]} == {"whoami"}
+
+
 def test_a_blocking_client_records_recalls_and_pages(address: str, served: Served) -> None:
     with HarkenClient(address, served.keys["bob"]) as harken:
         said = harken.record("log", "user", "Staging is called Zanzibar.")

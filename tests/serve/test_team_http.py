@@ -370,6 +370,17 @@ def test_the_audit_says_who_did_what_to_which_ids_and_only_to_who_manages_the_te
     assert served.verb("eve", "audit").json()["audit"] == []
 
 
+def test_the_audit_read_page_by_page_names_no_line_twice_though_each_page_adds_one(served: Served) -> None:
+    for verb in ("whoami", "memories", "spaces", "keys", "tags"):
+        served.verb("ann", verb)
+    found, given = [], {"limit": 2}
+    while given is not None:
+        page = served.verb("ann", "audit", given).json()
+        found += [(line["at"], line["verb"]) for line in page["audit"]]
+        given = {"limit": 2, "cursor": page["next_cursor"]} if page["next_cursor"] else None
+    assert [verb for _, verb in found] == ["tags", "keys", "spaces", "memories", "whoami"]
+
+
 def test_what_is_no_request_is_told_as_a_problem(served: Served) -> None:
     problem(served.ask("ann", "POST", "/v1/search", b"{no json"), 400)
     problem(served.ask("ann", "POST", "/v1/search", b"[1]"), 422)

@@ -118,15 +118,17 @@ _ANSWER = (
 
 
 def list_entries(
-    tx: TeamTransaction, principal: str | None, verb: str | None, since: datetime | None, limit: int, offset: int
+    tx: TeamTransaction, of: Sequence[str | None], since: datetime | None, before: datetime | None, limit: int
 ) -> list[AuditEntry]:
-    """Lines of the audit, newest first."""
+    """Lines of the audit, newest first; `of` a principal, and of a verb, or of all."""
     statement = tx.select(audit)
-    for condition, value in ((audit.c.principal == principal, principal), (audit.c.verb == verb, verb)):
-        statement = statement if value is None else statement.where(condition)
+    for column, value in zip((audit.c.principal, audit.c.verb), of, strict=True):
+        statement = statement if value is None else statement.where(column == value)
     if since is not None:
         statement = statement.where(audit.c.at >= since)
-    ordered = statement.order_by(audit.c.at.desc(), audit.c.id.desc()).limit(limit).offset(offset)
+    if before is not None:
+        statement = statement.where(audit.c.at < before)
+    ordered = statement.order_by(audit.c.at.desc(), audit.c.id.desc()).limit(limit)
     return [
         AuditEntry(team=tx.team, **{**{name: getattr(row, name) for name in _AUDITED}, "ids": tuple(row.ids)})
         for row in tx.connection.execute(ordered)
