@@ -128,8 +128,8 @@ def _python_class(document: Schema, kind: str, word: str) -> Iterator[str]:
         f"timeout_seconds: float = ..., transport: {transport} | None = ...) -> None: ..."
     )
     yield "    def in_space(self, space: str | None) -> Self: ..."
-    yield f"    {word} call(self, verb: str, **given: Any) -> dict[str, Any]: ..."
-    yield f"    def pages(self, verb: str, **given: Any) -> {prefix}Iterator[dict[str, Any]]: ..."
+    yield f"    {word} call(self, verb: str, /, **given: Any) -> dict[str, Any]: ..."
+    yield f"    def pages(self, verb: str, /, **given: Any) -> {prefix}Iterator[dict[str, Any]]: ..."
     yield f"    {word} close(self) -> None: ..."
     before, after = ("__aenter__", "__aexit__") if is_async else ("__enter__", "__exit__")
     yield f"    {word} {before}(self) -> Self: ..."

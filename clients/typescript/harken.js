@@ -266,11 +266,9 @@ function pause(milliseconds) {
 }
 
 async function refusal(response) {
-  try {
-    const { type, detail } = await response.json();
-    return new ApiError(response.status, type, detail);
-  } catch {
-    // What stands between here and the server may answer in its own way.
-    return new ApiError(response.status, "about:blank", response.statusText);
-  }
+  const found = await response.json().catch(() => null);
+  if (typeof found?.detail === "string") return new ApiError(response.status, found.type, found.detail);
+  // What stands between here and the server may answer in its own way.
+  const told = response.statusText || response.status;
+  return new ApiError(response.status, "about:blank", `${response.url} answers ${told}, not as Harken does.`);
 }

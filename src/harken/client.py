@@ -128,7 +128,7 @@ class HarkenClient(_Client):
         super().__init__(url, key, space, attempts)
         self._http = httpx.Client(base_url=url, timeout=httpx.Timeout(timeout_seconds, pool=None), transport=transport)
 
-    def call(self, verb: str, **given: Any) -> dict[str, Any]:
+    def call(self, verb: str, /, **given: Any) -> dict[str, Any]:
         """The answer of a verb by its name."""
         steps = self._steps(operation_of(verb, TEAM_OPERATIONS), given)
         got: _Got = None
@@ -145,7 +145,7 @@ class HarkenClient(_Client):
             except httpx.TransportError as error:
                 got = error
 
-    def pages(self, verb: str, **given: Any) -> Iterator[dict[str, Any]]:
+    def pages(self, verb: str, /, **given: Any) -> Iterator[dict[str, Any]]:
         """The answers of a verb that lists, page by page."""
         while True:
             answer = self.call(verb, **given)
@@ -183,7 +183,7 @@ class AsyncHarkenClient(_Client):
             base_url=url, timeout=httpx.Timeout(timeout_seconds, pool=None), transport=transport
         )
 
-    async def call(self, verb: str, **given: Any) -> dict[str, Any]:
+    async def call(self, verb: str, /, **given: Any) -> dict[str, Any]:
         """The answer of a verb by its name."""
         steps = self._steps(operation_of(verb, TEAM_OPERATIONS), given)
         got: _Got = None
@@ -200,7 +200,7 @@ class AsyncHarkenClient(_Client):
             except httpx.TransportError as error:
                 got = error
 
-    async def pages(self, verb: str, **given: Any) -> AsyncIterator[dict[str, Any]]:
+    async def pages(self, verb: str, /, **given: Any) -> AsyncIterator[dict[str, Any]]:
         """The answers of a verb that lists, page by page."""
         while True:
             answer = await self.call(verb, **given)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -400,6 +401,33 @@ def test_no_word_of_an_erased_person_stays_in_any_table(
             assert _rows_with(postgres, server_url, name) == []
         assert team.memory("carol").show(carols.uid).message is not None
         assert _found(team, "alice", "who keeps the ledger")[0].startswith("Carol")
+
+
+def test_what_an_erased_person_says_meanwhile_goes_as_well(
+    tmp_path: Path, server_url: URL, postgres: PostgresServer
+) -> None:
+    def waiting(most: int) -> None:
+        """Wait until so many wait for a lock."""
+        asked = (
+            "SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database"
+            f" WHERE NOT granted AND datname = '{server_url.database}'"
+        )
+        deadline = time.monotonic() + 60
+        while postgres.execute(asked) < [(most,)]:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+    with crew(tmp_path / "home", server_url.render_as_string(hide_password=False), "village", "alice", "bob") as team:
+        bob = team.memory("bob")
+        with ThreadPoolExecutor(2) as at_once:
+            with bob.store.writing():
+                erasing = at_once.submit(team.team.erase_principal, team.speaker("alice"), "bob")
+                waiting(1)
+                saying = at_once.submit(bob.record_message, "survey", "user", f"{WELL} zanzibar")
+                waiting(2)
+            saying.result()
+            erasing.result()
+        assert _rows_with(postgres, server_url, "zanzibar") == []
 
 
 def _rows_with(postgres: PostgresServer, url: URL, word: str) -> list[str]:

@@ -21,7 +21,7 @@ import pytest
 from command_line import CommandLine
 from documented import every_block
 from harken.engine import Harken
-from harken.storage.enrichment.webhooks import RETRY_SECONDS
+from harken.storage.enrichment.webhooks import RETRY_SECONDS, drop_old
 from harken.testing.local_server import LocalServer, Reply, Request
 
 START = datetime(2026, 11, 20, 9, tzinfo=UTC)
@@ -192,10 +192,16 @@ def test_a_webhook_is_halted_after_its_attempts_and_goes_on_when_its_owner_says_
     later = harken.record_message("kitchen", "user", "said while it was halted")
     harken.webhooks.deliver()
     assert len(listener.requests) == 6
+    clock.go(8 * 86_400)
+    with harken.store.writing() as tx:
+        assert drop_old(tx, clock.now) == 0
     listener.ailing = None
     assert harken.webhooks.resume(webhook.uid[:8])[1] == 2
     assert harken.webhooks.deliver() == 2
     assert listener.told[-1][1]["messages"][0]["id"] == later.uid
+    clock.go(8 * 86_400)
+    with harken.store.writing() as tx:
+        assert drop_old(tx, clock.now) == 2
 
 
 def test_one_delivery_that_is_refused_does_not_hold_up_the_others(

@@ -74,6 +74,13 @@ def test_a_key_may_come_with_the_line_break_of_its_file(address: str, served: Se
         assert harken.whoami()["principal"]["name"] == "bob"
 
 
+def test_an_argument_may_be_called_verb(address: str, served: Served) -> None:
+    with HarkenClient(address, served.keys["ann"]) as harken:
+        harken.whoami()
+        for lines in (harken.audit(verb="whoami"), *harken.pages("audit", verb="whoami", limit=200)):
+            assert {line["verb"] for line in lines["audit"]} == {"whoami"}
+
+
 def test_a_blocking_client_records_recalls_and_pages(address: str, served: Served) -> None:
     with HarkenClient(address, served.keys["bob"]) as harken:
         said = harken.record("log", "user", "Staging is called Zanzibar.")
@@ -218,7 +225,14 @@ const wrong = [];
 for (const key of [undefined, "", " "]) {{
   try {{ new HarkenClient({{ url: {url}, key }}); }} catch (error) {{ wrong.push(error.message); }}
 }}
-console.log(JSON.stringify({{ wrong, text: shown.messages[0].text, pages, refused, printed: JSON.stringify(harken) }}));
+const elsewhere = [];
+for (const body of ['{{"message": "no"}}', "null", "<html>"]) {{
+  const fetch = async () => new Response(body, {{ status: 403 }});
+  try {{ await new HarkenClient({{ url: {url}, key: {key}, fetch }}).whoami(); }}
+  catch (error) {{ elsewhere.push([error.type, error.detail]); }}
+}}
+const text = shown.messages[0].text;
+console.log(JSON.stringify({{ elsewhere, wrong, text, pages, refused, printed: JSON.stringify(harken) }}));
 """
 
 
@@ -236,3 +250,4 @@ def test_the_typescript_client_does_the_same_in_node(address: str, served: Serve
     assert found["pages"][0] == 2
     assert found["refused"][:3] == [True, 404, "urn:harken:problem:not-found"]
     assert served.keys["bob"] not in found["printed"]
+    assert found["elsewhere"] == [["about:blank", " answers 403, not as Harken does."]] * 3

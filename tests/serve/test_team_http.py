@@ -23,6 +23,7 @@ from sqlalchemy import text
 from harken.errors import StoreError
 from harken.serve.http.openapi import team_openapi
 from harken.serve.operations.registry import TEAM_OPERATIONS
+from harken.storage import migrations
 from team_server import Served, listening, serving_team
 
 
@@ -102,6 +103,14 @@ def test_health_is_anybodys_and_metrics_are_the_hosts(served: Served) -> None:
     assert 'harken_requests_total{status="200",verb="search",via="http"} 1.0' in told
     assert "harken_request_seconds_bucket" in told
     assert not any(word in told for word in ("bob", "eve", "quay"))
+
+
+@pytest.mark.parametrize(("mine", "status"), [("0015", 200), ("0013", 503), ("9999", 503)])
+def test_a_server_stays_ready_while_the_tables_are_a_newer_ones_that_serve_it(
+    served: Served, monkeypatch: pytest.MonkeyPatch, mine: str, status: int
+) -> None:
+    monkeypatch.setattr(migrations, "HEAD", mine)
+    assert served.ask("", "GET", "/readyz").status_code == status
 
 
 def test_what_is_recorded_is_recalled_searched_and_forgotten(served: Served) -> None:
@@ -359,6 +368,17 @@ def test_the_audit_says_who_did_what_to_which_ids_and_only_to_who_manages_the_te
     whose = [served.verb("ann", "audit", {"principal": bob["principal"][each]}).json() for each in ("id", "name")]
     assert whose[0]["audit"] == whose[1]["audit"] != []
     assert served.verb("eve", "audit").json()["audit"] == []
+
+
+def test_the_audit_read_page_by_page_names_no_line_twice_though_each_page_adds_one(served: Served) -> None:
+    for verb in ("whoami", "memories", "spaces", "keys", "tags"):
+        served.verb("ann", verb)
+    found, given = [], {"limit": 2}
+    while given is not None:
+        page = served.verb("ann", "audit", given).json()
+        found += [(line["at"], line["verb"]) for line in page["audit"]]
+        given = {"limit": 2, "cursor": page["next_cursor"]} if page["next_cursor"] else None
+    assert [verb for _, verb in found] == ["tags", "keys", "spaces", "memories", "whoami"]
 
 
 def test_what_is_no_request_is_told_as_a_problem(served: Served) -> None:

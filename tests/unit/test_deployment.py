@@ -165,6 +165,11 @@ def test_the_chart_holds_no_login_where_a_secret_is_named_and_refuses_to_go_with
         rendered({})
 
 
+def test_no_pod_gets_variables_of_services_whose_names_are_no_settings() -> None:
+    pods = [each["spec"]["template"]["spec"] for each in rendered(URLS) if each["kind"] in ("Deployment", "Job")]
+    assert [pod["enableServiceLinks"] for pod in pods] == [False] * 3
+
+
 def test_pods_have_longer_to_end_than_the_server_takes() -> None:
     [server] = [
         each for each in rendered(URLS) if each["kind"] == "Deployment" and "worker" not in each["metadata"]["name"]

@@ -68,13 +68,8 @@ class ExportedPerson:
 
     def view(self) -> dict[str, Any]:
         """Return it as JSON."""
-        shared = str(self.shared) if self.shared else None
-        return {
-            "file": str(self.private),
-            "messages": self.messages,
-            "shared_file": shared,
-            "shared": self.shared_records,
-        }
+        files = {"file": str(self.private), "shared_file": str(self.shared) if self.shared else None}
+        return {**files, "messages": self.messages, "shared": self.shared_records}
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,13 +134,15 @@ class Erasing:
         """Erase a principal: their keys, then their words, then their name; what breaks off can be begun again."""
         with self.control.writing(principal.team) as tx:
             end_keys(tx, principal.id, self.now())
-        private, found = self._of(principal)
         count = 0
-        for space_id in dict.fromkeys(each.space for each in found):
-            mine = [each for each in found if each.space == space_id]
-            count += len(self._take_out(self.opened(TeamSpace(space_id, principal.team, "")), mine))
-        for space in private:
-            self.drop(space)
+        # Twice: who was let in before, and waited for a lock of the first time, has written behind it.
+        for _ in range(2):
+            private, found = self._of(principal)
+            for space_id in dict.fromkeys(each.space for each in found):
+                mine = [each for each in found if each.space == space_id]
+                count += len(self._take_out(self.opened(TeamSpace(space_id, principal.team, "")), mine))
+            for space in private:
+                self.drop(space)
         with self.control.writing(principal.team) as tx:
             for space in private:
                 drop_origins(tx, space.id)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from harken.engine.members import require_team_admin
-from harken.errors import HarkenError, SchemaError
+from harken.errors import HarkenError
 from harken.log import Log
 from harken.model.team import AuditEntry, Speaker
 from harken.record.ids import new_uid
@@ -110,9 +110,9 @@ class Requests:
         self.flush()
 
     def audited(
-        self, by: Speaker, principal: str | None, verb: str | None, since: datetime | None, limit: int, offset: int
+        self, by: Speaker, of: Sequence[str | None], since: datetime | None, before: datetime | None, limit: int
     ) -> list[AuditEntry]:
-        """Lines of the audit of the speaker's team, newest first; of a principal by name, or by id, also of one erased.
+        """Lines of the team's audit, newest first; `of` a principal by name or id (also one erased), and a verb.
 
         Raises:
             ScopeError: the speaker does not manage the team.
@@ -120,17 +120,16 @@ class Requests:
         require_team_admin(by)
         self.flush()
         with self._control.reading(by.principal.team) as tx:
-            whose = next((one.id for one in list_principals(tx) if one.name == principal), principal)
-            return list_entries(tx, whose, verb, since, limit, offset)
+            whose = next((one.id for one in list_principals(tx) if one.name == of[0]), of[0])
+            return list_entries(tx, (whose, of[1]), since, before, limit)
 
     def check(self) -> None:
-        """Pass if the store answers and has the schema of this Harken.
+        """Pass if the store answers and has tables that this Harken can go on with.
 
         Raises:
             StoreError: it does not.
         """
-        if problem := check_schema(self._control):
-            raise SchemaError(problem)
+        check_schema(self._control)
 
     def _flush_later(self) -> None:
         with self._flushing:

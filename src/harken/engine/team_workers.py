@@ -70,8 +70,11 @@ class SpacesWork:
     _looked_at: float = field(default=-_EVERY_SECONDS, init=False)
     _again_at: float = field(default=0.0, init=False)
 
-    def hear(self, space: TeamSpace) -> None:
-        """There is work in a space."""
+    def hear(self, space: TeamSpace | None) -> None:
+        """There is work in a space; None: in any of them, for signals may have been lost."""
+        if space is None:
+            self._looked_at = -_EVERY_SECONDS
+            return
         with self._lock:
             self._heard[space.id] = space, time.monotonic()
             self._signalled.setdefault(space.id, space)
@@ -188,17 +191,15 @@ class TeamWorkers:
 
     def _hear(self, tenant: str) -> None:
         team, _, space = tenant.partition("/")
-        if team == self.team:
-            for work in self._works:
-                work.hear(TeamSpace(space or COMMON, team, ""))
         if team in ("", self.team):
+            for work in self._works:
+                work.hear(TeamSpace(space or COMMON, team, "") if team else None)
             for worker in self._workers:
                 worker.wake()
 
     def _retain(self) -> None:
-        now = time.monotonic()
-        if now - self._retained_at >= _RETAINED_EVERY_SECONDS:
-            self._retained_at = now
+        if time.monotonic() - self._retained_at >= _RETAINED_EVERY_SECONDS:
+            self._retained_at = time.monotonic()
             self.retain()
 
 

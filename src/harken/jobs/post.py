@@ -28,8 +28,8 @@ CONNECT_SECONDS, WHOLE_SECONDS = 5.0, 15.0
 _MOST_BYTES = 64 * 1024
 SECRET_PREFIX = "whsec_"  # noqa: S105 - how such a secret begins
 _LONGEST_URL = 2_000
-# IPv4 addresses inside of IPv6 ones: those of a NAT64 gateway, and of tunnels.
-_NAT64 = ip_network("64:ff9b::/96")
+# IPv4 addresses inside of IPv6 ones, as a NAT64 gateway has them; and what was private before `fc00::/7` was.
+_NAT64, _SITE_LOCAL = ip_network("64:ff9b::/96"), ip_network("fec0::/10")
 _ALLOW = "Its server's operator can allow it: webhooks.allow_hosts (harken.toml)."
 
 
@@ -78,12 +78,15 @@ def parse_target(url: str, allow_hosts: Collection[str], allow_http: bool = Fals
     Raises:
         UsageError: it is none, has no TLS, holds a password, or is a private address.
     """
+    import httpx
+
     try:
+        url = url if url.isascii() else str(httpx.URL(url))
         parts = urlsplit(url)
         host, port = (parts.hostname or "").lower(), parts.port
-    except ValueError as error:
-        raise UsageError("url: no address. Give one like https://example.com/harken.") from error
-    if parts.scheme not in ("http", "https") or not host or len(url) > _LONGEST_URL or not url.isprintable():
+    except (ValueError, httpx.InvalidURL):
+        host = ""
+    if not host or parts.scheme not in ("http", "https") or len(url) > _LONGEST_URL or not url.isprintable():
         raise UsageError("url: no address. Give one like https://example.com/harken.")
     if parts.username or parts.password:
         raise UsageError("url: leave user and password out; deliveries are signed, which is to be checked instead.")
@@ -111,11 +114,10 @@ def is_public(address: IPv4Address | IPv6Address) -> bool:
     """Whether an address is one of the public Internet: not private, loop-back, link-local, multicast or reserved."""
     if isinstance(address, IPv6Address):
         inside = address.ipv4_mapped or address.sixtofour or (address.teredo or (None, None))[1]
-        if inside is None and address in _NAT64:
-            inside = IPv4Address(int(address) & 0xFFFFFFFF)
+        inside = inside or (IPv4Address(int(address) & 0xFFFFFFFF) if address in _NAT64 else None)
         if inside is not None:
             return is_public(inside)
-    return address.is_global and not (address.is_multicast or address.is_reserved or address.is_unspecified)
+    return address.is_global and not (address.is_multicast or address.is_reserved or address in _SITE_LOCAL)
 
 
 def signature(secret: str, message_id: str, seconds: int, body: bytes) -> str:
@@ -208,10 +210,9 @@ class _PinnedBackend(httpcore.NetworkBackend):
             wait = min(timeout or CONNECT_SECONDS, _left(self._deadline))
             try:
                 stream = self._sockets.connect_tcp(address, port, wait, local_address, socket_options)
+                return _BoundedStream(stream, self._deadline)
             except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
                 last = error
-                continue
-            return _BoundedStream(stream, self._deadline)
         raise last
 
     def _addresses(self, host: str, port: int) -> list[str]:

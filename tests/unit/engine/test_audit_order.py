@@ -32,5 +32,5 @@ def test_lines_that_are_being_written_are_waited_for(
         )
         assert begun.wait(30), "the timer has taken the line"
         threading.Timer(0.2, go_on.set).start()
-        [line] = requests.audited(alice, None, None, None, 10, 0)
+        [line] = requests.audited(alice, (None, None), None, None, 10)
         assert line.verb == "memories"

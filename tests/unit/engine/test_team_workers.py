@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from harken.engine import Harken
 from harken.engine import team_workers as workers
-from harken.engine.team_workers import SpacesWork
+from harken.engine.team_workers import SpacesWork, TeamWorkers
 from harken.jobs.workers import EXCHANGE
 from harken.model.team import TeamSpace
 
@@ -58,3 +59,31 @@ def test_work_that_is_signalled_one_by_one_waits_for_nothing(harken: Harken, mon
         work.hear(SPACE)
         work.run_once()
     assert looked == ["one"] * 3
+
+
+def test_all_spaces_are_looked_at_once_signals_are_heard_again(harken: Harken) -> None:
+    told, looked = list[Callable[[str], None]](), list[str]()
+
+    def opened(space: TeamSpace) -> Harken:
+        looked.append(space.id)
+        return harken
+
+    def listen(heard: Callable[[str], None]) -> Callable[[], None]:
+        told.append(heard)
+        return lambda: None
+
+    team = TeamWorkers("crew", opened, lambda: (SPACE,), listen, lambda: 0)
+    team.start()
+    try:
+        for times in (3, 6):
+            wait_until(lambda times=times: len(looked) >= times)  # type: ignore[misc]
+            told[0]("")
+    finally:
+        team.stop()
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

@@ -19,7 +19,7 @@ SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 PRIVATE = (
     *("127.0.0.1", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "0.0.0.0", "224.0.0.1"),
     *("255.255.255.255", "192.0.2.1", "198.18.0.1", "::1", "::", "fe80::1", "fd00:ec2::254", "ff02::1"),
-    *("::ffff:10.0.0.1", "64:ff9b::a00:1", "2002:a00:1::", "2001:db8::1"),
+    *("::ffff:10.0.0.1", "64:ff9b::a00:1", "2002:a00:1::", "2001:db8::1", "fec0::1"),
 )
 
 
@@ -62,11 +62,19 @@ def test_a_public_address_passes(address: str) -> None:
     [
         *("ftp://example.com/", "https://", "example.com/hook", "https://user:pw@example.com/", "http://example.com/"),
         *("https://localhost/", "https://metadata.google.internal/", "https://example.com:99999/", "https://a\nb/"),
+        *("https://a\nbü/", "https://ü:99999/"),
     ],
 )
 def test_what_is_no_safe_address_is_refused_when_it_is_added(url: str) -> None:
     with pytest.raises(UsageError):
         parse_target(url, ())
+
+
+def test_an_address_in_letters_of_any_script_is_called_as_it_travels(monkeypatch: pytest.MonkeyPatch) -> None:
+    target = parse_target("https://bücher.example/größe", ())
+    assert target.url == "https://xn--bcher-kva.example/gr%C3%B6%C3%9Fe"
+    monkeypatch.setattr(posting, "getaddrinfo", lambda *_args, **_named: [])
+    assert post(target, SECRET, "msg_1", 1, b"{}").error == "no connection"
 
 
 def test_a_name_that_leads_to_this_machine_is_not_called(monkeypatch: pytest.MonkeyPatch) -> None:

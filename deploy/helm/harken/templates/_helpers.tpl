@@ -32,6 +32,8 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 {{- define "harken.pod" -}}
 serviceAccountName: {{ include "harken.serviceAccount" .root }}
 automountServiceAccountToken: false
+# Or a service called `harken` would put variables like HARKEN_PORT here, which are no settings.
+enableServiceLinks: false
 {{- with .root.Values.imagePullSecrets }}
 imagePullSecrets: {{- toYaml . | nindent 2 }}
 {{- end }}

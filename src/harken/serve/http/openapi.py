@@ -126,7 +126,7 @@ _HEAD: dict[str, Any] = {
 }
 _OPEN = {
     "/healthz": ("healthz", "Whether the process answers"),
-    "/readyz": ("readyz", "Whether the store answers, with the schema of this Harken, and how the model stands"),
+    "/readyz": ("readyz", "Whether the store answers, with tables that serve this Harken, and how the model stands"),
 }
 _RATES = {
     "RateLimit-Limit": "How often this key may ask in a minute.",

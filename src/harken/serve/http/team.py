@@ -212,10 +212,8 @@ async def _run(server: TeamServer, request: Request) -> Response:
     speaker: Speaker = request.scope[_SPEAKER]
     space = _space_of(request)
     asker = json.dumps([speaker.principal.team, speaker.principal.id, space])
-    if request.method == "GET":
-        given: object = dict(request.query_params)
-    else:
-        given = parse_body(await read_body(request, LONGEST_ARGUMENTS))
+    is_sent = request.method != "GET"
+    given: object = parse_body(await read_body(request, LONGEST_ARGUMENTS)) if is_sent else dict(request.query_params)
     once = request.headers.get(ONCE_HEADER, "")
     answered = await server.answer(VerbCall(speaker, operation, opened(operation, given, asker), space, once=once))
     response = JSONResponse(closed(operation, given, answered.answer, asker))

@@ -174,5 +174,4 @@ def _ids(answer: Any) -> Iterator[str]:
     elif isinstance(answer, dict):
         yield from _ids_in(answer, ("id", "ids", "superseded"))
         for value in answer.values():
-            if isinstance(value, list | dict):
-                yield from _ids(value)
+            yield from _ids(value)

@@ -243,7 +243,7 @@ class AuditArguments:
     verb: Annotated[str | None, Argument("Only of this verb.", 1, 100)] = None
     since: Annotated[str | None, Argument("Not before this: 2026-05-08, '2 days ago'.", most=100)] = None
     limit: Annotated[int, Argument("How many at most, newest first.", 1, 500)] = 100
-    offset: _Offset = 0
+    before: Annotated[str | None, Argument("Where to go on: the next_before of the answer before.", most=40)] = None
 
 
 class AuditView(TypedDict):
@@ -263,7 +263,7 @@ class AuditAnswer(TypedDict):
     """Requests, newest first."""
 
     audit: list[AuditView]
-    next_offset: int | None
+    next_before: str | None
 
 
 def _page(name: str, found: Sequence[Mapping[str, Any]], wanted: Any) -> dict[str, Any]:
@@ -293,13 +293,13 @@ def _revoke(member: TeamMember, wanted: RevokeArguments, _caller: Caller) -> Don
 
 
 def _audit(member: TeamMember, wanted: AuditArguments, _caller: Caller) -> AuditAnswer:
-    since = parse_since(wanted.since, datetime.now(UTC)) if wanted.since else None
-    found = member.team.requests.audited(
-        member.speaker, wanted.principal, wanted.verb, since, wanted.limit + 1, wanted.offset
-    )
-    more = wanted.offset + wanted.limit if len(found) > wanted.limit else None
+    of, now = (wanted.principal, wanted.verb), datetime.now(UTC)
+    since, before = (parse_since(each, now) if each else None for each in (wanted.since, wanted.before))
+    found = member.team.requests.audited(member.speaker, of, since, before, wanted.limit + 1)
+    # No offset: whoever reads the audit page by page adds a line to it with each.
+    more = format_moment(found[-2].at) if len(found) > wanted.limit else None
     lines = [view_of(AuditView, each, at=format_moment(each.at)) for each in found[: wanted.limit]]
-    return AuditAnswer(audit=lines, next_offset=more)
+    return AuditAnswer(audit=lines, next_before=more)
 
 
 _of_team: Callable[..., AnyOperation] = partial(Operation, is_of_team=True)

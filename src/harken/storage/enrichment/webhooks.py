@@ -355,7 +355,7 @@ def halt_webhook(tx: Transaction, webhook_id: int, why: str) -> None:
 
 
 def drop_old(tx: Transaction, now: datetime) -> int:
-    """Remove deliveries that ended a week ago, and those that have waited for a month; how many."""
-    ended = deliveries.c.ended_at < now - timedelta(days=_KEPT_DAYS)
+    """Remove deliveries that arrived a week ago, and others that were written a month ago; how many."""
+    ended = and_(deliveries.c.state == DELIVERED, deliveries.c.ended_at < now - timedelta(days=_KEPT_DAYS))
     waited = deliveries.c.created_at < now - timedelta(days=_WAITED_DAYS)
     return tx.delete(deliveries, or_(ended, waited))

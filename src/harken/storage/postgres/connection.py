@@ -18,7 +18,9 @@ from harken.errors import SchemaError, StoreBusyError, StoreError, StoreFullErro
 from harken.storage.postgres.pipeline import Asked, PipelinedConnection
 
 LOCK_TIMEOUT_SECONDS = 5
-CONNECT_TIMEOUT_SECONDS = 5
+# A machine that is gone closes no connection: whoever asked it waited for a quarter of an hour.
+_GONE: dict[str, Any] = {"tcp_user_timeout": 20_000, "keepalives_idle": 10, "keepalives_interval": 5}
+CONNECT_ARGUMENTS = {"application_name": "harken", "connect_timeout": 5, **_GONE}
 WORK_CHANNEL = "harken_work"
 # Locks live in the server's shared memory, whose size is fixed: who writes to more things locks the tenant whole.
 _MOST_LOCKS = 64
@@ -58,7 +60,7 @@ def make_engine(url: URL, begins: bool = True) -> Engine:
         pool_size=8,
         max_overflow=56,
         pool_timeout=30,
-        connect_args={"connect_timeout": CONNECT_TIMEOUT_SECONDS, "application_name": "harken"},
+        connect_args=CONNECT_ARGUMENTS,
     )
     event.listen(engine, "do_connect", _connected)
     return engine

@@ -20,6 +20,7 @@ from harken.storage.migrations import Migrated
 from harken.storage.ports import Right, Transaction
 from harken.storage.postgres import schema
 from harken.storage.postgres.connection import (
+    CONNECT_ARGUMENTS,
     WORK_CHANNEL,
     Beginnings,
     Statistics,
@@ -201,7 +202,7 @@ class PostgresStore:
         conninfo = self._target.set(drivername="postgresql").render_as_string(hide_password=False)
         while not stopping.is_set():
             try:
-                with psycopg.connect(conninfo, autocommit=True, application_name="harken") as connection:
+                with psycopg.connect(conninfo, autocommit=True, **CONNECT_ARGUMENTS) as connection:
                     connection.execute(f"LISTEN {WORK_CHANNEL}")
                     # What was signalled before this connection stood was heard by nobody.
                     heard("")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import bindparam, or_, text, update
+from sqlalchemy import bindparam, or_, update
 from sqlalchemy.dialects.postgresql import insert
 
 from harken.errors import RepeatedRequestError, StoreBusyError, UsageError
@@ -17,6 +17,7 @@ from harken.model.team import AuditEntry
 from harken.storage import migrations
 from harken.storage.postgres.connection import Beginnings, entered
 from harken.storage.postgres.dialect import PostgresDialect, bare_rows
+from harken.storage.postgres.schema import check_version, serves_from
 from harken.storage.tables import to_microseconds
 from harken.storage.team.control import ControlTables, TeamTransaction
 from harken.storage.team.tables import audit, requests
@@ -117,15 +118,17 @@ _ANSWER = (
 
 
 def list_entries(
-    tx: TeamTransaction, principal: str | None, verb: str | None, since: datetime | None, limit: int, offset: int
+    tx: TeamTransaction, of: Sequence[str | None], since: datetime | None, before: datetime | None, limit: int
 ) -> list[AuditEntry]:
-    """Lines of the audit, newest first."""
+    """Lines of the audit, newest first; `of` a principal, and of a verb, or of all."""
     statement = tx.select(audit)
-    for condition, value in ((audit.c.principal == principal, principal), (audit.c.verb == verb, verb)):
-        statement = statement if value is None else statement.where(condition)
+    for column, value in zip((audit.c.principal, audit.c.verb), of, strict=True):
+        statement = statement if value is None else statement.where(column == value)
     if since is not None:
         statement = statement.where(audit.c.at >= since)
-    ordered = statement.order_by(audit.c.at.desc(), audit.c.id.desc()).limit(limit).offset(offset)
+    if before is not None:
+        statement = statement.where(audit.c.at < before)
+    ordered = statement.order_by(audit.c.at.desc(), audit.c.id.desc()).limit(limit)
     return [
         AuditEntry(team=tx.team, **{**{name: getattr(row, name) for name in _AUDITED}, "ids": tuple(row.ids)})
         for row in tx.connection.execute(ordered)
@@ -143,13 +146,11 @@ def drop_requests(tx: TeamTransaction, principal: str) -> None:
     tx.delete(requests, or_(requests.c.principal == principal, requests.c.answer.contains(principal)))
 
 
-def check_schema(control: ControlTables) -> str:
-    """What is wrong with the server's schema, in a sentence; empty where nothing is.
+def check_schema(control: ControlTables) -> None:
+    """Pass if the server answers, with tables that this Harken can go on with, an older one's or a newer one's.
 
     Raises:
-        StoreError: the server does not answer.
+        StoreError: it does not.
     """
     with control.reading("") as tx:
-        tx.connection.execute(text("SELECT 1"))
-        version = migrations.current_version(tx.connection)
-    return "" if version == migrations.HEAD else f"The schema is {version}, this Harken needs {migrations.HEAD}."
+        check_version("The store", migrations.current_version(tx.connection), serves_from(tx.connection))

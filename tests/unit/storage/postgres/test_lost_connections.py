@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
+import psycopg
 import pytest
 from sqlalchemy import URL
 
 from harken.engine import Harken
-from harken.storage.postgres import store
+from harken.storage.postgres import connection, store
 from harken.testing import HashingEmbedder
 from postgres_server import PostgresServer
 
@@ -44,6 +47,20 @@ def test_a_search_and_a_record_after_their_connections_were_ended(
     assert end_connections(postgres, server_url) > 0
     assert harken.embed() == 1
     assert harken.maintenance.status().counts.messages == 2
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="another system than Linux")
+def test_a_machine_that_is_gone_is_noticed_within_half_a_minute() -> None:
+    """Nothing of it comes back, not even that a connection is closed; a quarter of an hour was waited for it."""
+    said = {"host": "127.0.0.1", "user": "app", "dbname": "crew"}
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        given = connection.CONNECT_ARGUMENTS | said | {"port": listening.getsockname()[1]}
+        begun = psycopg.pq.PGconn.connect_start(psycopg.conninfo.make_conninfo(**given).encode())
+        with closing(socket.fromfd(begun.socket, socket.AF_INET, socket.SOCK_STREAM)) as sent:
+            assert 0 < sent.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) <= 30_000
+            assert sent.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+            assert sent.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) <= 30
+        begun.finish()
 
 
 def test_many_at_once_after_the_server_was_started_again(harken: Harken, postgres: PostgresServer) -> None:
