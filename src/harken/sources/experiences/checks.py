@@ -191,31 +191,31 @@ _NEVER_RAN = re.compile(
 )
 _FAILURES = re.compile(
     r"^(?:"
-    r"=*\s?(?:[\d.]+ \w+, )*[1-9]\d* (?:failed|errors?)\b.*\bin [\d.]+m?s.*"  # pytest
+    r"=*[ \t]?(?:[\d.]+ \w+, ){0,9}[1-9]\d* (?:failed|errors?)\b.*\bin [\d.]+m?s.*"  # pytest
     r"|FAILED .+|ERROR \S+::.+|E\s{3,}\S.*"
     r"|FAILED \((?:failures|errors)=.*"  # unittest
-    r"|\s*Tests:?\s+.*?[1-9]\d* failed.*"  # jest, vitest
-    r"|\s*[1-9]\d* failing\b.*"  # mocha
+    r"|[ \t]*Tests:?\s+.*?\b[1-9]\d* failed.*"  # jest, vitest
+    r"|[ \t]*[1-9]\d* failing\b.*"  # mocha
     r"|test result: FAILED.*|error(?:\[E\d+\])?: .+|test \S+ \.\.\. FAILED"  # cargo
-    r"|\s*--- FAIL:? .*|FAIL(?:\s.*)?"  # go, jest
+    r"|[ \t]*--- FAIL:? .*|FAIL(?:\s.*)?"  # go, jest
     r"|g?make(?:\[\d+\])?: \*\*\* .*"
     r"|.*\berror TS\d+: .*|Found [1-9]\d* errors?\b.*"  # tsc, mypy
     r"|.+: (?:fatal )?error: .+|.*undefined reference to .*|.*ld returned \d+ exit status.*"  # compilers
     r"|npm (?:ERR!|error) .*"
     r"|.*BUILD FAIL(?:URE|ED).*|.*Tests run:.*(?:Failures|Errors): [1-9].*"  # maven, gradle
     r"|.*\bFailed!\s+-.*|Build FAILED\.?"  # dotnet
-    r"|.*[1-9]\d* tests? failed out of \d+.*"  # ctest
+    r"|.*\b[1-9]\d* tests? failed out of \d+.*"  # ctest
     r"|\d+ examples?, [1-9]\d* failures?.*|FAILURES!"  # rspec, phpunit
     r")$",
     re.MULTILINE,
 )
 _SUCCESSES = re.compile(
     r"^(?:"
-    r"=*\s?(?:\d+ \w+, )*[1-9]\d* passed\b.*\bin [\d.]+m?s.*"
+    r"=*[ \t]?(?:\d+ \w+, ){0,9}[1-9]\d* passed\b.*\bin [\d.]+m?s.*"
     r"|OK(?: \(.*\))?"
-    r"|\s*Tests:?\s+.*?[1-9]\d* passed.*"
-    r"|\s*[1-9]\d* passing\b.*"
-    r"|test result: ok\..*|\s*Finished .*\b(?:dev|release|test|profile)\b.*"
+    r"|[ \t]*Tests:?\s+.*?\b[1-9]\d* passed.*"
+    r"|[ \t]*[1-9]\d* passing\b.*"
+    r"|test result: ok\..*|[ \t]*Finished .*\b(?:dev|release|test|profile)\b.*"
     r"|ok\s+\S+\s.*|PASS"
     r"|.*BUILD SUCCESS(?:FUL)?.*"
     r"|.*\bPassed!\s+-.*|Build succeeded\.?"

@@ -82,3 +82,10 @@ def test_the_lines_that_say_it_are_those_that_were_printed() -> None:
     kept = told_lines(many, "failed").splitlines()
     assert len(kept) == 12
     assert set(kept) <= set(many.splitlines())
+
+
+@pytest.mark.parametrize("printed", ["\n" * 100_000, "1 failed, " * 10_000, "1" * 100_000])
+def test_whatever_is_printed_is_read_at_once(printed: str) -> None:
+    # Each took minutes.
+    assert result("pytest", printed, exit_code=0) == "passed"
+    assert told_lines(printed, "failed") == printed.strip()[:1500].strip()
