@@ -45,7 +45,11 @@ _UNSAID = re.compile(
 _LEAD = re.compile(r"^[ \t]*(?:#{1,6}|>+|[-*+•]|\d{1,3}[.)])[ \t]+")
 _EMPHASIS = re.compile(r"(\*\*|__)(?=\S)(.+?)(?<=\S)\1")
 _CLOSING = "\"'”’»)\\]」』）"
-_END = re.compile(rf"(?P<spaced>[.!?…]+[{_CLOSING}]*)\s+(?=\S)|(?P<unspaced>[。！？；]+[{_CLOSING}]*)\s*(?=\S)")
+# Only from the first mark of a row: from each of thousands, all behind it was looked through.
+_END = re.compile(
+    rf"(?P<spaced>(?<![.!?…])[.!?…]+[{_CLOSING}]*)\s+(?=\S)"
+    rf"|(?P<unspaced>(?<![。！？；])[。！？；]+[{_CLOSING}]*)\s*(?=\S)"
+)
 _ABBREVIATED = re.compile(
     r"(?:^|[\s(])(?:e\.g|i\.e|mr|mrs|ms|dr|prof|st|vs|cf|no|fig|approx|т\.е|т\.д|т\.п|т\.к|др|г|гг|ул|рис|см|стр"
     r"|[^\W\d_])\.$",

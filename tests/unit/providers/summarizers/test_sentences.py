@@ -49,3 +49,9 @@ def test_a_log_of_a_megabyte_takes_no_time() -> None:
     found = split_sentences("First words. " + "2026-05-08 12:00:00 line of a log\n" * 30_000 + "Last words.")
     assert (found[0], found[-1][-11:]) == ("First words.", "Last words.")
     assert len(found) < 1000
+
+
+@pytest.mark.parametrize("row", ["." * 100_000, "。" * 100_000, '."' * 50_000])
+def test_a_row_of_marks_is_read_at_once(row: str) -> None:
+    # It took a minute and more.
+    assert split_sentences(f"The harbour is open. {row}") == ["The harbour is open."]
