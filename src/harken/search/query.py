@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 MAX_QUERY_TOKENS = 400
 MAX_TERMS = 32
 MAX_QUOTED_WORDS = 16
+# A phrase of hundreds of words, as "a_a_a…" is one, takes full text seconds.
+_MOST_PHRASE_CHARS = 150
+_CUT_WORD = re.compile(f"[^\\W_{UNSPACED}]+$")
 # A longer text does more than ask.
 _MOST_ASKED_CHARS = 400
 _QUESTION_MARK = re.compile("[?？؟]")
@@ -71,12 +74,16 @@ def parse_query(text: str) -> Query:
     terms: dict[str, None] = {}
     for word in content:
         for term in split_unspaced(word):
-            terms[term] = None
+            terms[_clipped(term)] = None
     # What may be a quotation: several words of which one says something, or a name.
     names = any(character.isdigit() or character == "_" for word in found for character in word)
     says = len(found) > 1 and any(word not in STOP_WORDS for word in found)
-    quote = " ".join(flat.split()[:MAX_QUOTED_WORDS]) if names or says else ""
+    quote = _clipped(" ".join(flat.split()[:MAX_QUOTED_WORDS])) if names or says else ""
     return Query(clipped if found else "", tuple(terms)[:MAX_TERMS], frozenset(found), quote)
+
+
+def _clipped(phrase: str) -> str:
+    return (_CUT_WORD.sub("", phrase[:_MOST_PHRASE_CHARS]) if len(phrase) > _MOST_PHRASE_CHARS else "") or phrase
 
 
 def whole_words(text: str) -> dict[str, re.Pattern[str]]:

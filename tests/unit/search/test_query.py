@@ -44,6 +44,17 @@ class TestTerms:
         query = parse_query(text)
         assert (query.text, query.terms, query.words) == ("", (), frozenset())
 
+    @pytest.mark.parametrize("text", ["a_" * 700, "x/1." * 300, "plan_of_the_harbour/" * 60, "港口" * 300])
+    def test_no_phrase_is_longer_than_full_text_reads_at_once(self, text: str) -> None:
+        query = parse_query(text)
+        assert {len(phrase) <= 150 for phrase in (query.quote, *query.terms)} == {True}
+        assert query.quote
+        assert text.startswith(query.quote)
+
+    @pytest.mark.parametrize("word", ["0123456789abcdef" * 20, "привет" * 60])
+    def test_a_long_word_stays_whole(self, word: str) -> None:
+        assert parse_query(word).terms == (word,)
+
 
 class TestText:
     @pytest.mark.parametrize(
