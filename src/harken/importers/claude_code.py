@@ -371,26 +371,21 @@ def _facts(line: Mapping[str, Any], role: Role) -> dict[str, Any]:
         return {"model": string(mapping(line.get("message")).get("model"))}
     if role is Role.USER:
         source = string(line.get("promptSource"))
-        return {"prompt_source": None if source == "user" else source, "origin": _sender(line)}
+        return {"prompt_source": None if source == "user" else source, "origin": _origin(line)}
     return {}
 
 
 def _trust(line: Mapping[str, Any]) -> Trust:
     """The most that a prompt is believed; a plan that was accepted is the agent's own, in the person's name."""
-    if _sender(line) in _RELAYS:
+    if _origin(line) in _RELAYS:
         return Trust.TOOL
     is_untyped = line.get("promptSource") in _UNTYPED and mapping(line.get("origin")).get("kind") != "human"
     return Trust.AGENT if is_untyped or "planContent" in line else Trust.OWNER
 
 
-def _sender(line: Mapping[str, Any]) -> str | None:
-    """The sender of a prompt, also of one that was handed over in mid-turn."""
-    return _origin(line) or _origin(mapping(line.get("attachment")))
-
-
 def _origin(line: Mapping[str, Any]) -> str | None:
-    """The sender of a prompt, where it was not a person at the keyboard."""
-    kind = string(mapping(line.get("origin")).get("kind"))
+    """The sender of a prompt, also of one handed over in mid-turn, where it was not a person at the keyboard."""
+    kind = string(mapping(line.get("origin") or mapping(line.get("attachment")).get("origin")).get("kind"))
     return None if kind == "human" else kind
 
 
@@ -435,6 +430,6 @@ def _queued(attachment: Mapping[str, Any]) -> ParsedContent:
     Claude Code hands such a prompt over in mid-turn and writes no user line for it.
     """
     typed = attachment.get("type") == "queued_command" and attachment.get("commandMode") in (None, "prompt")
-    if not typed or attachment.get("isMeta") or _MACHINES.fullmatch(_origin(attachment) or ""):
+    if not typed or attachment.get("isMeta"):
         return ParsedContent()
     return replace(read_content(attachment.get("prompt"), claude_words), faults=())

@@ -73,6 +73,7 @@ def test_two_lines_with_one_id_are_both_kept(write: Write, said: Said) -> None:
         {"type": "attachment", "attachment": {"type": "hook_additional_context", "content": ["recalled"]}},
         {"type": "attachment", "attachment": {"type": "queued_command", "prompt": "x", "commandMode": "bash"}},
         {"type": "attachment", "attachment": {"type": "queued_command", "prompt": "x", "isMeta": True}},
+        {"type": "attachment", "attachment": {"type": "queued_command", "prompt": "x", "origin": {"kind": "peer"}}},
         {"type": "system", "subtype": "api_error", "content": "words"},
         {"type": "file-history-snapshot", "snapshot": {}},
         {"type": "queue-operation", "content": "words"},
