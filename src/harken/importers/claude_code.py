@@ -98,7 +98,8 @@ def _inherited(path: Path) -> dict[str, Origin]:
 def _helper(path: Path) -> str:
     """What Claude Code does in a subagent's file unasked, as compaction; empty for any other file."""
     named = _HELPER.fullmatch(path.stem)
-    return named["label"] if named and not path.with_suffix(".meta.json").exists() else ""
+    is_own = named is not None and (named["label"] in _HELPERS or not path.with_suffix(".meta.json").exists())
+    return named["label"] if named and is_own else ""
 
 
 @lru_cache(maxsize=64)
@@ -128,8 +129,9 @@ def _dated(path: Path, copies: Mapping[str, Origin], unclear: list[str], session
 
 
 _SUBAGENTS = "subagents"
-# Of subagents that it starts by itself the files are labelled, and have none beside them; one has a person's question.
+# Files of subagents that it starts by itself are labelled, and few have one beside them; one has a person's question.
 _HELPER, _ASIDE = re.compile(r"agent-a(?P<label>[a-z_]+)-[0-9a-f]{6,}"), "side_question"
+_HELPERS = ("compact", "prompt_suggestion", _ASIDE)
 _HEAD_LINES = 20
 # Lines that hold no words although some carry a `message`: progress, bookkeeping, and (`api-request-blob` and its kin)
 # whole prompts again.
