@@ -218,11 +218,14 @@ class _RolloutReader(LineReader):
         return [message for message in reversed(read) if isinstance(message, NewMessage)]
 
     def _as_first_said(self, message: NewMessage) -> NewMessage:
-        """The next message of the other rollout where it is the same; else a new one, with which the copies end."""
-        first, before, self._copied_at = self._copied.pop(), self._copied_at, message.created_at
+        """The next message of the other rollout that is the same, for what a subagent gets is less; else a new one."""
+        before, self._copied_at = self._copied_at, message.created_at
         is_next = before is None or self._copied_at is None or self._copied_at - before < _PAUSE
-        if is_next and (first.role, first.text, first.call_id) == (message.role, message.text, message.call_id):
-            return first
+        while is_next and self._copied:
+            first = self._copied.pop()
+            if (first.role, first.text, first.call_id) == (message.role, message.text, message.call_id):
+                return first
+        # With it the copies end.
         self._copied = []
         return message
 

@@ -228,6 +228,22 @@ def test_a_forks_copies_are_what_the_first_rollout_said(tmp_path: Path, write: W
     assert {one.conversation for one in messages(fork)} == {second}
 
 
+def test_a_subagent_is_given_a_part_of_what_was_said_and_does_not_say_it_again(write: Write) -> None:
+    child = THREAD.replace("019c", "019d")
+    asked = [typed("the lamp?"), spoken("assistant", "looking"), item("web_search_call", id="w", action={"query": "x"})]
+    given = [spoken("assistant", "green"), typed("and the shade?"), spoken("assistant", "red")]
+    write(META, *asked, *given, name=f"rollout-{THREAD}.jsonl")
+    source = {"subagent": {"thread_spawn": {"parent_thread_id": THREAD}}}
+    own = [{**line, "timestamp": "2026-01-16T12:05:00Z"} for line in (typed("paint it"), spoken("assistant", "done"))]
+    copies = [entry("session_meta", id=child, source=source), META, asked[0], *given]
+    path = write(
+        *({**line, "timestamp": "2026-01-16T12:00:00Z"} for line in copies), *own, name=f"rollout-{child}.jsonl"
+    )
+    found = [one for one in CODEX.parse(path) if isinstance(one, NewMessage)]
+    assert [one.text for one in found if one.conversation == child] == ["paint it", "done"]
+    assert [one.text for one in found if one.conversation == THREAD] == ["the lamp?", "green", "and the shade?", "red"]
+
+
 def test_a_rollout_without_session_facts_is_known_by_its_name(write: Write) -> None:
     head = next(CODEX.parse(write(typed("hi"), name=f"rollout-2026-01-15T12-00-00-{THREAD}.jsonl")))
     assert isinstance(head, ParsedConversation)
