@@ -225,7 +225,6 @@ class _RolloutReader(LineReader):
             first = self._copied.pop()
             if (first.role, first.text, first.call_id) == (message.role, message.text, message.call_id):
                 return first
-        # With it the copies end.
         self._copied = []
         return message
 
