@@ -146,8 +146,8 @@ _RELAYS = ("channel", "plugin")
 _UNTYPED = ("system", "loop_wakeup", "schedule_wakeup", "poll_event")
 # The result of a call that was refused, and what the person said in its place.
 _REFUSED = re.compile(
-    r"(?:The user doesn't want to proceed with|Permission for) this tool use\b.{1,250}?\bthe user said:\n"
-    r"(?P<words>\S.*?)(?:\n\nNote: The user's next message may contain a correction.*)?",
+    r"(?:The user doesn't want to proceed with|Permission for) this tool use\b.{1,250}?\bthe user (?:said:\n|provided "
+    r"the following reason for the rejection:\s{1,9})(?P<words>\S.*?)(?:\n\nNote: The user's next message may .*)?",
     re.DOTALL | re.IGNORECASE,
 )
 _SPEAKERS = {"user": Role.USER, "assistant": Role.ASSISTANT}
