@@ -13,12 +13,12 @@ import io
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import zstandard
 
@@ -48,6 +48,8 @@ _REMOTE = re.compile(r"(?:(?:https?|ssh|git|git\+ssh)://|[\w.-]+@[\w.-]+:)\S+")
 _ENVELOPED = ("session_meta", "response_item", "event_msg", "compacted")
 # What a call was given stands under one of these.
 _INPUTS = ("arguments", "input", "action", "revised_prompt")
+# Ends what Codex has taken over from another agent's session; what that agent's tools printed is told as said there.
+_TAKEN_OVER = b'"<EXTERNAL SESSION IMPORTED>"'
 # Copies are written without a pause; who says the same again after going back takes longer.
 _PAUSE = timedelta(seconds=1)
 
@@ -92,11 +94,17 @@ def _stem(path: Path) -> Path:
     return path.with_name(path.name.removesuffix(_COMPRESSED).removesuffix(_PLAIN))
 
 
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    with path.open("rb") as stream:
+        is_plain, unpacked = not path.name.endswith(_COMPRESSED), zstandard.ZstdDecompressor()
+        yield stream if is_plain else io.BufferedReader(unpacked.stream_reader(stream, read_across_frames=True))
+
+
 def _whole(path: Path, reader: _RolloutReader) -> Iterator[ParsedItem]:
     try:
-        with path.open("rb") as packed:
-            opened = zstandard.ZstdDecompressor().stream_reader(packed, read_across_frames=True)
-            for line in numbered(io.BufferedReader(opened)):
+        with _opened(path) as stream:
+            for line in numbered(stream):
                 yield from items(path, reader, line)
     except zstandard.ZstdError as error:
         raise TranscriptError(f"{path} is damaged: it cannot be unpacked as Zstandard") from error
@@ -157,6 +165,7 @@ class _RolloutReader(LineReader):
         self._held: list[NewMessage] = []
         self._copied: list[NewMessage] = []
         self._copied_at: datetime | None = None
+        self._taken_over = 0
         self._calls = ToolCalls()
 
     @property
@@ -189,15 +198,18 @@ class _RolloutReader(LineReader):
     def _learn(self, line: _Line) -> None:
         if self._meta is None:
             self._meta = mapping(line.payload) if line.kind == "session_meta" else {}
+            with suppress(zstandard.ZstdError), _opened(self._path) as stream:
+                self._taken_over = max((n for n, raw in enumerate(stream, 1) if _TAKEN_OVER in raw), default=0)
             named = _THREAD_ID.search(self._path.name)
             self._conversation = string(self._meta.get("id")) or (named[0] if named else _stem(self._path).name)
         # One kind for the whole file: were a version to write both, each prompt would come twice.
         self._event = self._event or line.event
 
     def _inherited(self, line: _Line) -> bool:
-        """True for a line of a subagent's rollout that is a copy from the conversation that called it."""
+        """True for a line that is a copy: of the conversation that called a subagent, or of another agent's session."""
         start = mapping(self._meta).get("subagent_history_start_ordinal")
-        return isinstance(start, int) and isinstance(line.ordinal, int) and line.ordinal < start
+        is_given = isinstance(start, int) and isinstance(line.ordinal, int) and line.ordinal < start
+        return is_given or 0 < line.number <= self._taken_over
 
     def _with_head(self, parsed: Iterable[ParsedItem]) -> Iterator[ParsedItem]:
         for each in parsed:

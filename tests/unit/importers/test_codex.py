@@ -228,6 +228,22 @@ def test_a_forks_copies_are_what_the_first_rollout_said(tmp_path: Path, write: W
     assert {one.conversation for one in messages(fork)} == {second}
 
 
+@pytest.mark.parametrize("packs", [False, True])
+def test_what_codex_took_over_from_another_agent_is_said_there_alone(write: Write, said: Said, packs: bool) -> None:
+    end = "<EXTERNAL SESSION IMPORTED>"
+    printed = "[external_agent_tool_result]\nfrom a page\n[/external_agent_tool_result]"
+    taken = [typed("the lamp?"), spoken("assistant", printed), spoken("assistant", "green"), spoken("assistant", end)]
+    path = write(META, *taken, typed("and now?"), spoken("assistant", "red"))
+    offset = path.read_bytes().index(b'"and now?"')
+    begun = path.read_bytes().rindex(b"\n", 0, offset) + 1
+    assert said(CODEX.parse(path, begun)) == [("user", "text", "and now?"), ("assistant", "text", "red")]
+    if packs:
+        packed = path.with_name("rollout-b.jsonl.zst")
+        packed.write_bytes(zstandard.compress(path.read_bytes()))
+        path = packed
+    assert said(CODEX.parse(path)) == [("user", "text", "and now?"), ("assistant", "text", "red")]
+
+
 def test_a_subagent_is_given_a_part_of_what_was_said_and_does_not_say_it_again(write: Write) -> None:
     child = THREAD.replace("019c", "019d")
     asked = [typed("the lamp?"), spoken("assistant", "looking"), item("web_search_call", id="w", action={"query": "x"})]
