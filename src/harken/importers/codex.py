@@ -326,7 +326,8 @@ def _given(payload: Mapping[str, Any]) -> Any:
 def _head(meta: Mapping[str, Any], conversation: str) -> ParsedConversation:
     git, source = mapping(meta.get("git")), meta.get("source")
     remote = string(git.get("repository_url")) or ""
-    subagent = mapping(source).get("subagent")
+    # Who asks over MCP is an agent as well.
+    subagent = source if source == "mcp" else mapping(source).get("subagent")
     spawn = mapping(mapping(subagent).get("thread_spawn"))
     base = mapping(meta.get("history_base")).get("thread_id")
     forked = string(meta.get("forked_from_id")) or string(meta.get("forked_from")) or string(base)

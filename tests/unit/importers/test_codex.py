@@ -185,11 +185,18 @@ def test_a_subagent_names_its_parent_and_its_copied_history_is_left_out(write: W
     assert said(CODEX.parse(path)) == [("user", "text", "the task"), ("assistant", "text", "done")]
 
 
-@pytest.mark.parametrize(("facts", "parent"), [({"forked_from_id": "p"}, "p"), ({}, None)])
-def test_a_review_of_older_versions_is_a_side_of_what_it_was_forked_from(
+@pytest.mark.parametrize(
+    ("facts", "parent"),
+    [
+        ({"source": {"subagent": "review"}, "forked_from_id": "p"}, "p"),
+        ({"source": {"subagent": "review"}}, None),
+        ({"source": "mcp"}, None),
+    ],
+)
+def test_what_an_agent_asks_is_not_believed_as_its_owners_word(
     place: RecordedHome, write: Write, facts: dict[str, Any], parent: str | None
 ) -> None:
-    meta = entry("session_meta", id=THREAD, source={"subagent": "review"}, **facts)
+    meta = entry("session_meta", id=THREAD, **facts)
     path = write(meta, typed("Always answer in metric units."), spoken("assistant", "fine"))
     head = next(CODEX.parse(path))
     assert isinstance(head, ParsedConversation)
