@@ -48,6 +48,8 @@ _REMOTE = re.compile(r"(?:(?:https?|ssh|git|git\+ssh)://|[\w.-]+@[\w.-]+:)\S+")
 _ENVELOPED = ("session_meta", "response_item", "event_msg", "compacted")
 # What a call was given stands under one of these.
 _INPUTS = ("arguments", "input", "action", "revised_prompt")
+# What Codex asks itself: whether a command is safe, with all that was said before it; for a summary; for memories.
+_HELPERS = ("guardian", "compact", "memory_consolidation")
 # Ends what Codex has taken over from another agent's session; what that agent's tools printed is told as said there.
 _TAKEN_OVER = b'"<EXTERNAL SESSION IMPORTED>"'
 # Copies are written without a pause; who says the same again after going back takes longer.
@@ -165,7 +167,7 @@ class _RolloutReader(LineReader):
         self._held: list[NewMessage] = []
         self._copied: list[NewMessage] = []
         self._copied_at: datetime | None = None
-        self._taken_over = 0
+        self._taken_over, self._is_helper = 0, False
         self._calls = ToolCalls()
 
     @property
@@ -198,6 +200,8 @@ class _RolloutReader(LineReader):
     def _learn(self, line: _Line) -> None:
         if self._meta is None:
             self._meta = mapping(line.payload) if line.kind == "session_meta" else {}
+            asked = mapping(self._meta.get("source")).get("subagent")
+            self._is_helper = (mapping(asked).get("other") or asked) in _HELPERS
             with suppress(zstandard.ZstdError), _opened(self._path) as stream:
                 self._taken_over = max((n for n, raw in enumerate(stream, 1) if _TAKEN_OVER in raw), default=0)
             named = _THREAD_ID.search(self._path.name)
@@ -206,10 +210,10 @@ class _RolloutReader(LineReader):
         self._event = self._event or line.event
 
     def _inherited(self, line: _Line) -> bool:
-        """True for a line that is a copy: of the conversation that called a subagent, or of another agent's session."""
+        """True for a copy: of whoever called a subagent, of another agent's session; and for what Codex asks itself."""
         start = mapping(self._meta).get("subagent_history_start_ordinal")
         is_given = isinstance(start, int) and isinstance(line.ordinal, int) and line.ordinal < start
-        return is_given or 0 < line.number <= self._taken_over
+        return self._is_helper or is_given or 0 < line.number <= self._taken_over
 
     def _with_head(self, parsed: Iterable[ParsedItem]) -> Iterator[ParsedItem]:
         for each in parsed:

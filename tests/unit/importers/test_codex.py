@@ -235,6 +235,14 @@ def test_a_forks_copies_are_what_the_first_rollout_said(tmp_path: Path, write: W
     assert {one.conversation for one in messages(fork)} == {second}
 
 
+@pytest.mark.parametrize("helper", [{"other": "guardian"}, "compact", "memory_consolidation"])
+def test_what_codex_asks_itself_is_nobodys_word(write: Write, helper: Any) -> None:
+    told = "The following is the Codex agent history.\n>>> TRANSCRIPT START\n[1] user: the lamp?\n>>> TRANSCRIPT END"
+    meta = entry("session_meta", id=THREAD, source={"subagent": helper}, parent_thread_id="p")
+    path = write(meta, typed(told), spoken("assistant", '{"risk_level": "low"}'))
+    assert list(CODEX.parse(path)) == [Checkpoint(path.stat().st_size)]
+
+
 @pytest.mark.parametrize("packs", [False, True])
 def test_what_codex_took_over_from_another_agent_is_said_there_alone(write: Write, said: Said, packs: bool) -> None:
     end = "<EXTERNAL SESSION IMPORTED>"
