@@ -175,7 +175,8 @@ class ClaudeCode:
 
     def parse(self, path: Path, offset: int = 0) -> Iterator[ParsedItem]:
         """Yield a session file's items in order, of what Claude Code did unasked none; see `TranscriptFormat.parse`."""
-        if _helper(path) not in ("", _ASIDE):
+        first = mapping(mapping(_opening(path)).get("message")).get("content") if path.stem.startswith("agent-") else ""
+        if first == "Warmup" or _helper(path) not in ("", _ASIDE):
             return iter(())
         return follow(path, _SessionReader(path, offset), offset)
 

@@ -122,6 +122,11 @@ def test_what_claude_code_asks_itself_is_nobodys_word(harken: Harken, tmp_path: 
     assert harken.import_transcripts("claude-code", [side]).unchanged == 1
 
 
+def test_warming_up_a_subagent_is_nobodys_word(harken: Harken, tmp_path: Path) -> None:
+    lines = [{**line, "isSidechain": True} for line in said(FIRST, 1, "Warmup", "I am ready.")]
+    assert harken.import_transcripts("claude-code", [write(tmp_path, "agent-a658308b", lines)]).added == 0
+
+
 @pytest.mark.parametrize("described", [False, True])
 def test_a_question_asked_aside_is_told_without_what_was_said_before(
     harken: Harken, tmp_path: Path, described: bool
