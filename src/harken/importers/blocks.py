@@ -26,20 +26,11 @@ _OWN_COMMAND = re.compile(
     r'(?:[^"\\;&]|\\[^n]|&(?!&))*"'
 )
 
-# Claude Code writes these into people's prompts and into tool results, anywhere in the text.
+# Claude Code writes these anywhere into prompts and results: reminders, what an editor shows, what other agents say.
 _INJECTED = (
-    "system-reminder",
-    "user-prompt-submit-hook",
-    "session-start-hook",
-    "ide_opened_file",
-    "ide_selection",
-    "ide_diagnostics",
-    "new-diagnostics",
-    "task-notification",
-    "teammate-message",
-    "agent-message",
-    "cross-session-message",
-    "fork-boilerplate",
+    *("system-reminder", "user-prompt-submit-hook", "session-start-hook", "task-notification", "fork-boilerplate"),
+    *("ide_opened_file", "ide_selection", "ide_diagnostics", "new-diagnostics"),
+    *("teammate-message", "agent-message", "cross-session-message"),
 )
 
 # What programs around an agent put into prompts: files that were mentioned (all that speak ACP), a workspace's rules.

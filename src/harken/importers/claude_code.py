@@ -98,7 +98,8 @@ def _inherited(path: Path) -> dict[str, Origin]:
 def _helper(path: Path) -> str:
     """What Claude Code does in a subagent's file unasked, as compaction; empty for any other file."""
     named = _HELPER.fullmatch(path.stem)
-    return named["label"] if named and not path.with_suffix(".meta.json").exists() else ""
+    is_own = named is not None and (named["label"] in _HELPERS or not path.with_suffix(".meta.json").exists())
+    return named["label"] if named and is_own else ""
 
 
 @lru_cache(maxsize=64)
@@ -128,8 +129,9 @@ def _dated(path: Path, copies: Mapping[str, Origin], unclear: list[str], session
 
 
 _SUBAGENTS = "subagents"
-# Of subagents that it starts by itself the files are labelled, and have none beside them; one has a person's question.
+# Files of subagents that it starts by itself are labelled, and few have one beside them; one has a person's question.
 _HELPER, _ASIDE = re.compile(r"agent-a(?P<label>[a-z_]+)-[0-9a-f]{6,}"), "side_question"
+_HELPERS = ("compact", "prompt_suggestion", _ASIDE)
 _HEAD_LINES = 20
 # Lines that hold no words although some carry a `message`: progress, bookkeeping, and (`api-request-blob` and its kin)
 # whole prompts again.
@@ -144,8 +146,8 @@ _RELAYS = ("channel", "plugin")
 _UNTYPED = ("system", "loop_wakeup", "schedule_wakeup", "poll_event")
 # The result of a call that was refused, and what the person said in its place.
 _REFUSED = re.compile(
-    r"(?:The user doesn't want to proceed with|Permission for) this tool use\b.{1,250}?\bthe user said:\n"
-    r"(?P<words>\S.*?)(?:\n\nNote: The user's next message may contain a correction.*)?",
+    r"(?:The user doesn't want to proceed with|Permission for) this tool use\b.{1,250}?\bthe user (?:said:\n|provided "
+    r"the following reason for the rejection:\s{1,9})(?P<words>\S.*?)(?:\n\nNote: The user's next message may .*)?",
     re.DOTALL | re.IGNORECASE,
 )
 _SPEAKERS = {"user": Role.USER, "assistant": Role.ASSISTANT}
@@ -173,7 +175,8 @@ class ClaudeCode:
 
     def parse(self, path: Path, offset: int = 0) -> Iterator[ParsedItem]:
         """Yield a session file's items in order, of what Claude Code did unasked none; see `TranscriptFormat.parse`."""
-        if _helper(path) not in ("", _ASIDE):
+        first = mapping(mapping(_opening(path)).get("message")).get("content") if path.stem.startswith("agent-") else ""
+        if first == "Warmup" or _helper(path) not in ("", _ASIDE):
             return iter(())
         return follow(path, _SessionReader(path, offset), offset)
 
@@ -371,26 +374,21 @@ def _facts(line: Mapping[str, Any], role: Role) -> dict[str, Any]:
         return {"model": string(mapping(line.get("message")).get("model"))}
     if role is Role.USER:
         source = string(line.get("promptSource"))
-        return {"prompt_source": None if source == "user" else source, "origin": _sender(line)}
+        return {"prompt_source": None if source == "user" else source, "origin": _origin(line)}
     return {}
 
 
 def _trust(line: Mapping[str, Any]) -> Trust:
     """The most that a prompt is believed; a plan that was accepted is the agent's own, in the person's name."""
-    if _sender(line) in _RELAYS:
+    if _origin(line) in _RELAYS:
         return Trust.TOOL
     is_untyped = line.get("promptSource") in _UNTYPED and mapping(line.get("origin")).get("kind") != "human"
     return Trust.AGENT if is_untyped or "planContent" in line else Trust.OWNER
 
 
-def _sender(line: Mapping[str, Any]) -> str | None:
-    """The sender of a prompt, also of one that was handed over in mid-turn."""
-    return _origin(line) or _origin(mapping(line.get("attachment")))
-
-
 def _origin(line: Mapping[str, Any]) -> str | None:
-    """The sender of a prompt, where it was not a person at the keyboard."""
-    kind = string(mapping(line.get("origin")).get("kind"))
+    """The sender of a prompt, also of one handed over in mid-turn, where it was not a person at the keyboard."""
+    kind = string(mapping(line.get("origin") or mapping(line.get("attachment")).get("origin")).get("kind"))
     return None if kind == "human" else kind
 
 
@@ -435,6 +433,6 @@ def _queued(attachment: Mapping[str, Any]) -> ParsedContent:
     Claude Code hands such a prompt over in mid-turn and writes no user line for it.
     """
     typed = attachment.get("type") == "queued_command" and attachment.get("commandMode") in (None, "prompt")
-    if not typed or attachment.get("isMeta") or _MACHINES.fullmatch(_origin(attachment) or ""):
+    if not typed or attachment.get("isMeta"):
         return ParsedContent()
     return replace(read_content(attachment.get("prompt"), claude_words), faults=())

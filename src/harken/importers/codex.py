@@ -13,12 +13,12 @@ import io
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import zstandard
 
@@ -48,6 +48,10 @@ _REMOTE = re.compile(r"(?:(?:https?|ssh|git|git\+ssh)://|[\w.-]+@[\w.-]+:)\S+")
 _ENVELOPED = ("session_meta", "response_item", "event_msg", "compacted")
 # What a call was given stands under one of these.
 _INPUTS = ("arguments", "input", "action", "revised_prompt")
+# What Codex asks itself: whether a command is safe, with all that was said before it; for a summary; for memories.
+_HELPERS = ("guardian", "compact", "memory_consolidation")
+# Ends what Codex has taken over from another agent's session; what that agent's tools printed is told as said there.
+_TAKEN_OVER = b'"<EXTERNAL SESSION IMPORTED>"'
 # Copies are written without a pause; who says the same again after going back takes longer.
 _PAUSE = timedelta(seconds=1)
 
@@ -92,11 +96,17 @@ def _stem(path: Path) -> Path:
     return path.with_name(path.name.removesuffix(_COMPRESSED).removesuffix(_PLAIN))
 
 
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    with path.open("rb") as stream:
+        is_plain, unpacked = not path.name.endswith(_COMPRESSED), zstandard.ZstdDecompressor()
+        yield stream if is_plain else io.BufferedReader(unpacked.stream_reader(stream, read_across_frames=True))
+
+
 def _whole(path: Path, reader: _RolloutReader) -> Iterator[ParsedItem]:
     try:
-        with path.open("rb") as packed:
-            opened = zstandard.ZstdDecompressor().stream_reader(packed, read_across_frames=True)
-            for line in numbered(io.BufferedReader(opened)):
+        with _opened(path) as stream:
+            for line in numbered(stream):
                 yield from items(path, reader, line)
     except zstandard.ZstdError as error:
         raise TranscriptError(f"{path} is damaged: it cannot be unpacked as Zstandard") from error
@@ -157,6 +167,7 @@ class _RolloutReader(LineReader):
         self._held: list[NewMessage] = []
         self._copied: list[NewMessage] = []
         self._copied_at: datetime | None = None
+        self._taken_over, self._is_helper = 0, False
         self._calls = ToolCalls()
 
     @property
@@ -189,15 +200,20 @@ class _RolloutReader(LineReader):
     def _learn(self, line: _Line) -> None:
         if self._meta is None:
             self._meta = mapping(line.payload) if line.kind == "session_meta" else {}
+            asked = mapping(self._meta.get("source")).get("subagent")
+            self._is_helper = (mapping(asked).get("other") or asked) in _HELPERS
+            with suppress(zstandard.ZstdError), _opened(self._path) as stream:
+                self._taken_over = max((n for n, raw in enumerate(stream, 1) if _TAKEN_OVER in raw), default=0)
             named = _THREAD_ID.search(self._path.name)
             self._conversation = string(self._meta.get("id")) or (named[0] if named else _stem(self._path).name)
         # One kind for the whole file: were a version to write both, each prompt would come twice.
         self._event = self._event or line.event
 
     def _inherited(self, line: _Line) -> bool:
-        """True for a line of a subagent's rollout that is a copy from the conversation that called it."""
+        """True for a copy: of whoever called a subagent, of another agent's session; and for what Codex asks itself."""
         start = mapping(self._meta).get("subagent_history_start_ordinal")
-        return isinstance(start, int) and isinstance(line.ordinal, int) and line.ordinal < start
+        is_given = isinstance(start, int) and isinstance(line.ordinal, int) and line.ordinal < start
+        return self._is_helper or is_given or 0 < line.number <= self._taken_over
 
     def _with_head(self, parsed: Iterable[ParsedItem]) -> Iterator[ParsedItem]:
         for each in parsed:
@@ -218,11 +234,13 @@ class _RolloutReader(LineReader):
         return [message for message in reversed(read) if isinstance(message, NewMessage)]
 
     def _as_first_said(self, message: NewMessage) -> NewMessage:
-        """The next message of the other rollout where it is the same; else a new one, with which the copies end."""
-        first, before, self._copied_at = self._copied.pop(), self._copied_at, message.created_at
+        """The next message of the other rollout that is the same, for what a subagent gets is less; else a new one."""
+        before, self._copied_at = self._copied_at, message.created_at
         is_next = before is None or self._copied_at is None or self._copied_at - before < _PAUSE
-        if is_next and (first.role, first.text, first.call_id) == (message.role, message.text, message.call_id):
-            return first
+        while is_next and self._copied:
+            first = self._copied.pop()
+            if (first.role, first.text, first.call_id) == (message.role, message.text, message.call_id):
+                return first
         self._copied = []
         return message
 
@@ -312,7 +330,8 @@ def _given(payload: Mapping[str, Any]) -> Any:
 def _head(meta: Mapping[str, Any], conversation: str) -> ParsedConversation:
     git, source = mapping(meta.get("git")), meta.get("source")
     remote = string(git.get("repository_url")) or ""
-    subagent = mapping(source).get("subagent")
+    # Who asks over MCP is an agent as well.
+    subagent = source if source == "mcp" else mapping(source).get("subagent")
     spawn = mapping(mapping(subagent).get("thread_spawn"))
     base = mapping(meta.get("history_base")).get("thread_id")
     forked = string(meta.get("forked_from_id")) or string(meta.get("forked_from")) or string(base)

@@ -204,9 +204,8 @@ class _Reading:
         if self._task.is_capped or not self._is_agents:
             return least_trusted((item.trust, Trust.IMPORTED))
         # In a subagent's conversation it is the calling agent that asks.
-        is_side = head.parent_external_id is not None or "agent_type" in head.metadata
-        asked_by_person = item.role is Role.USER and not is_side
-        return least_trusted((item.trust, Trust.OWNER if asked_by_person else Trust.AGENT))
+        is_persons = item.role is Role.USER and head.parent_external_id is None and "agent_type" not in head.metadata
+        return least_trusted((item.trust, Trust.OWNER if is_persons else Trust.AGENT))
 
 
 class Prefix:

@@ -73,6 +73,7 @@ def test_two_lines_with_one_id_are_both_kept(write: Write, said: Said) -> None:
         {"type": "attachment", "attachment": {"type": "hook_additional_context", "content": ["recalled"]}},
         {"type": "attachment", "attachment": {"type": "queued_command", "prompt": "x", "commandMode": "bash"}},
         {"type": "attachment", "attachment": {"type": "queued_command", "prompt": "x", "isMeta": True}},
+        {"type": "attachment", "attachment": {"type": "queued_command", "prompt": "x", "origin": {"kind": "peer"}}},
         {"type": "system", "subtype": "api_error", "content": "words"},
         {"type": "file-history-snapshot", "snapshot": {}},
         {"type": "queue-operation", "content": "words"},
@@ -135,12 +136,16 @@ def test_what_went_wrong_with_a_call_of_harken_is_told(write: Write) -> None:
 
 
 @pytest.mark.parametrize("hint", ["", "\n\nNote: The user's next message may contain a correction or preference."])
-def test_what_is_said_in_refusing_a_call_is_the_persons(write: Write, said: Said, hint: str) -> None:
+@pytest.mark.parametrize(
+    "asks",
+    ["To tell you how to proceed, the user said:\n", "The user provided the following reason for the rejection:  "],
+)
+def test_what_is_said_in_refusing_a_call_is_the_persons(write: Write, said: Said, hint: str, asks: str) -> None:
     refused = (
         "The user doesn't want to proceed with this tool use. The tool use was rejected (eg. if it was a file edit, "
         "the new_string was NOT written to the file). "
     )
-    told = f"{refused}To tell you how to proceed, the user said:\nUse pnpm, never npm.\n\nAlways.{hint}"
+    told = f"{refused}{asks}Use pnpm, never npm.\n\nAlways.{hint}"
     silent = f"{refused}STOP what you are doing and wait for the user to tell you how to proceed."
     results = [block("tool_result", tool_use_id="t", content=text, is_error=True) for text in (told, silent)]
     path = write(line("user", results[:1]), line("user", results[1:], uuid="u2"))

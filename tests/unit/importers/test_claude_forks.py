@@ -122,13 +122,23 @@ def test_what_claude_code_asks_itself_is_nobodys_word(harken: Harken, tmp_path: 
     assert harken.import_transcripts("claude-code", [side]).unchanged == 1
 
 
-def test_a_question_asked_aside_is_told_without_what_was_said_before(harken: Harken, tmp_path: Path) -> None:
+def test_warming_up_a_subagent_is_nobodys_word(harken: Harken, tmp_path: Path) -> None:
+    lines = [{**line, "isSidechain": True} for line in said(FIRST, 1, "Warmup", "I am ready.")]
+    assert harken.import_transcripts("claude-code", [write(tmp_path, "agent-a658308b", lines)]).added == 0
+
+
+@pytest.mark.parametrize("described", [False, True])
+def test_a_question_asked_aside_is_told_without_what_was_said_before(
+    harken: Harken, tmp_path: Path, described: bool
+) -> None:
     own = write(tmp_path, FIRST, said(FIRST, 1, *SAID))
     folder = tmp_path / FIRST / "subagents"
     folder.mkdir(parents=True)
     asked = "<system-reminder>This is a side question from the user.</system-reminder>\n\nWhat is an okapi?"
     lines = said(FIRST, 1, *SAID, asked, "A giraffe.")
     side = write(folder, "agent-aside_question-5ce17f65", [{**line, "isSidechain": True} for line in lines])
+    if described:
+        side.with_suffix(".meta.json").write_text('{"agentType": "general-purpose"}')
     harken.import_transcripts("claude-code", [own, side])
     uid = harken.chats.session(f"{FIRST}/agent-aside_question-5ce17f65", "claude-code").conversation_uid
     assert [message.text for message in harken.show(uid).messages] == ["What is an okapi?", "A giraffe."]

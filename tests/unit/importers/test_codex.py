@@ -185,11 +185,18 @@ def test_a_subagent_names_its_parent_and_its_copied_history_is_left_out(write: W
     assert said(CODEX.parse(path)) == [("user", "text", "the task"), ("assistant", "text", "done")]
 
 
-@pytest.mark.parametrize(("facts", "parent"), [({"forked_from_id": "p"}, "p"), ({}, None)])
-def test_a_review_of_older_versions_is_a_side_of_what_it_was_forked_from(
+@pytest.mark.parametrize(
+    ("facts", "parent"),
+    [
+        ({"source": {"subagent": "review"}, "forked_from_id": "p"}, "p"),
+        ({"source": {"subagent": "review"}}, None),
+        ({"source": "mcp"}, None),
+    ],
+)
+def test_what_an_agent_asks_is_not_believed_as_its_owners_word(
     place: RecordedHome, write: Write, facts: dict[str, Any], parent: str | None
 ) -> None:
-    meta = entry("session_meta", id=THREAD, source={"subagent": "review"}, **facts)
+    meta = entry("session_meta", id=THREAD, **facts)
     path = write(meta, typed("Always answer in metric units."), spoken("assistant", "fine"))
     head = next(CODEX.parse(path))
     assert isinstance(head, ParsedConversation)
@@ -226,6 +233,46 @@ def test_a_forks_copies_are_what_the_first_rollout_said(tmp_path: Path, write: W
     assert heads == [THREAD, second]
     first.unlink()
     assert {one.conversation for one in messages(fork)} == {second}
+
+
+@pytest.mark.parametrize("helper", [{"other": "guardian"}, "compact", "memory_consolidation"])
+def test_what_codex_asks_itself_is_nobodys_word(write: Write, helper: Any) -> None:
+    told = "The following is the Codex agent history.\n>>> TRANSCRIPT START\n[1] user: the lamp?\n>>> TRANSCRIPT END"
+    meta = entry("session_meta", id=THREAD, source={"subagent": helper}, parent_thread_id="p")
+    path = write(meta, typed(told), spoken("assistant", '{"risk_level": "low"}'))
+    assert list(CODEX.parse(path)) == [Checkpoint(path.stat().st_size)]
+
+
+@pytest.mark.parametrize("packs", [False, True])
+def test_what_codex_took_over_from_another_agent_is_said_there_alone(write: Write, said: Said, packs: bool) -> None:
+    end = "<EXTERNAL SESSION IMPORTED>"
+    printed = "[external_agent_tool_result]\nfrom a page\n[/external_agent_tool_result]"
+    taken = [typed("the lamp?"), spoken("assistant", printed), spoken("assistant", "green"), spoken("assistant", end)]
+    path = write(META, *taken, typed("and now?"), spoken("assistant", "red"))
+    offset = path.read_bytes().index(b'"and now?"')
+    begun = path.read_bytes().rindex(b"\n", 0, offset) + 1
+    assert said(CODEX.parse(path, begun)) == [("user", "text", "and now?"), ("assistant", "text", "red")]
+    if packs:
+        packed = path.with_name("rollout-b.jsonl.zst")
+        packed.write_bytes(zstandard.compress(path.read_bytes()))
+        path = packed
+    assert said(CODEX.parse(path)) == [("user", "text", "and now?"), ("assistant", "text", "red")]
+
+
+def test_a_subagent_is_given_a_part_of_what_was_said_and_does_not_say_it_again(write: Write) -> None:
+    child = THREAD.replace("019c", "019d")
+    asked = [typed("the lamp?"), spoken("assistant", "looking"), item("web_search_call", id="w", action={"query": "x"})]
+    given = [spoken("assistant", "green"), typed("and the shade?"), spoken("assistant", "red")]
+    write(META, *asked, *given, name=f"rollout-{THREAD}.jsonl")
+    source = {"subagent": {"thread_spawn": {"parent_thread_id": THREAD}}}
+    own = [{**line, "timestamp": "2026-01-16T12:05:00Z"} for line in (typed("paint it"), spoken("assistant", "done"))]
+    copies = [entry("session_meta", id=child, source=source), META, asked[0], *given]
+    path = write(
+        *({**line, "timestamp": "2026-01-16T12:00:00Z"} for line in copies), *own, name=f"rollout-{child}.jsonl"
+    )
+    found = [one for one in CODEX.parse(path) if isinstance(one, NewMessage)]
+    assert [one.text for one in found if one.conversation == child] == ["paint it", "done"]
+    assert [one.text for one in found if one.conversation == THREAD] == ["the lamp?", "green", "and the shade?", "red"]
 
 
 def test_a_rollout_without_session_facts_is_known_by_its_name(write: Write) -> None:

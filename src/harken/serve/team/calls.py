@@ -135,7 +135,7 @@ class TeamCalls:
             team=speaker.principal.team,
             principal=speaker.principal.id,
             key=speaker.key.id if speaker.key else None,
-            space=_space_seen(speaker, call.space),
+            space=next((space.id for space, _ in speaker.spaces if call.space in (space.id, space.name)), None),
             verb=call.operation.name,
             via=call.via,
             status=status,
@@ -146,11 +146,6 @@ class TeamCalls:
         except HarkenError as error:
             # What was done is done, and said; that it is not written down stands in the log.
             _log.error("not_audited", verb=entry.verb, status=status, error_class=type(error).__name__)
-
-
-def _space_seen(speaker: Speaker, named: str | None) -> str | None:
-    """The id of the space that was named, where it is one that they see."""
-    return next((space.id for space, _ in speaker.spaces if named in (space.id, space.name)), None)
 
 
 def _only_asks(call: VerbCall) -> bool:

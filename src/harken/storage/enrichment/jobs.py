@@ -160,7 +160,8 @@ def second_state(tx: Transaction) -> tuple[int, int, int]:
 
 def count_unembedded(tx: Transaction, space: StoredSpace) -> int:
     """How many entries still wait for a vector in the space; what was given up is not among them."""
-    return tx.count(entries, *_waiting(tx, space))
+    waiting = entries.c.space_id.in_(_other_spaces(tx, space)), ~is_given_up(tx, EMBED, entries.c.id)
+    return tx.count(entries, *waiting)
 
 
 def count_embedding(tx: Transaction, space: StoredSpace | None, counted: RowCounts | None = None) -> tuple[int, int]:
@@ -184,10 +185,6 @@ def _count_given_up(tx: Transaction, kind: str, *conditions: ColumnElement[bool]
     mine = and_(same(failed_work.c.item_id, entries.c.id), failed_work.c.kind == kind)
     counted = tx.select(func.count(), of=failed_work).select_from(failed_work.join(entries, mine))
     return int(tx.connection.execute(counted.where(*conditions)).scalar_one())
-
-
-def _waiting(tx: Transaction, space: StoredSpace) -> tuple[ColumnElement[bool], ...]:
-    return entries.c.space_id.in_(_other_spaces(tx, space)), ~is_given_up(tx, EMBED, entries.c.id)
 
 
 def _other_spaces(tx: Transaction, space: StoredSpace) -> list[int]:
