@@ -136,6 +136,18 @@ def test_a_title_from_before_takes_no_later_ones_place(tmp_path: Path) -> None:
         assert export_of(second) == later
 
 
+def test_runs_of_a_task_in_two_stores_stand_by_their_times_in_either(tmp_path: Path) -> None:
+    with opened(tmp_path / "first") as first, opened(tmp_path / "second") as second:
+        for store, answers in ((first, "abc"), (second, "de")):
+            for answer in answers:
+                store.run_task("daily", "Sum up the day.", lambda _context, answer=answer: answer)
+        carried(first, second, tmp_path / "there.jsonl")
+        carried(second, first, tmp_path / "back.jsonl")
+        for store in (first, second):
+            assert [run.answer for run in store.tasks.history("daily")] == list("abcde")
+            assert [run.answer for run in store.tasks.history("daily", 2)] == ["d", "e"]
+
+
 def asked_of(harken: Harken, name: str, text: str) -> None:
     """A conversation of a subagent of the conversation `plan`."""
     talk = NewConversation("library", name, parent_external_id="plan")

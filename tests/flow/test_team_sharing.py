@@ -430,6 +430,24 @@ def test_what_an_erased_person_says_meanwhile_goes_as_well(
         assert _rows_with(postgres, server_url, "zanzibar") == []
 
 
+def test_a_persons_export_has_what_they_named_and_judged(team: Crew, tmp_path: Path) -> None:
+    common = team.memory("bob", "common")
+    uid = common.record_message("ours", "user", WELL).conversation_uid
+    common.labels.entitle(uid, "All about wells")
+    common.labels.tag(uid, ["water"])
+    common.feedback.rate(uid, "useless", question="what of pumps?")
+    topic = {"name": "wells", "named_by": "owner", "words": [], "members": [], "trust": "agent"}
+    topic["created_at"] = common.recorder.now().isoformat()
+    with common.recorder.saving("topic") as records:
+        records.save(SavedRecord("topic", common.recorder.new_uid(), common.recorder.now(), topic))
+    shared = team.team.export_principal(team.speaker("bob"), "bob", tmp_path / "bob.jsonl").shared
+    assert shared is not None
+    lines = {line["kind"]: line for line in map(json.loads, shared.read_text().splitlines())}
+    assert (lines["labelled"]["title"], lines["labelled"]["tags"]) == ("All about wells", ["water"])
+    assert (lines["rated"]["verdict"], lines["rated"]["question"]) == ("useless", "what of pumps?")
+    assert lines["topic"]["fields"]["name"] == "wells"
+
+
 def _rows_with(postgres: PostgresServer, url: URL, word: str) -> list[str]:
     """Every row of every table that has a word anywhere."""
     found = []

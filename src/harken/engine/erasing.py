@@ -13,15 +13,16 @@ from harken.engine.engine import Harken
 from harken.engine.sharing import forget_in
 from harken.engine.team_memory import CONVERSATION, CORE, LABEL, LABELLED, MESSAGE, RATED
 from harken.errors import NotFoundError, UsageError
-from harken.journal.export import export_to_file
 from harken.model.arguments import SECTIONS
-from harken.model.conversations import Labelled, Titled
+from harken.model.conversations import KEPT_FOLDERS, Labelled, Titled
 from harken.model.team import COMMON, Principal, RecordOrigin, TeamSpace
 from harken.record.forget import note_scrub
 from harken.storage.conversations import find_conversation, find_message
-from harken.storage.records.marks import drop_ratings
+from harken.storage.ports import rows_by
+from harken.storage.records.marks import drop_ratings, own_label
 from harken.storage.records.rows import find_kept
 from harken.storage.state import core_facts, drop_everything
+from harken.storage.tables import ratings
 from harken.storage.team import people
 from harken.storage.team.keys import drop_keys, end_keys
 from harken.storage.team.origins import brought_by, drop_origins, let_go
@@ -99,8 +100,7 @@ class Erasing:
         private, found = self._of(principal)
         if not private:
             raise NotFoundError(f"{principal.name} has no private space.")
-        harken = self.opened(private[0])
-        done = export_to_file(harken.store, target, harken.home, lambda _done, _all: None)
+        done = self.opened(private[0]).maintenance.export(target)
         lines = [line for origin in found if (line := self._line(principal, origin))]
         if lines:
             beside.touch(mode=0o600)
@@ -122,11 +122,16 @@ class Erasing:
             facts: dict[str, Any] = {}
             if origin.kind == MESSAGE and (message := find_message(tx, origin.uid)):
                 facts = {"text": message.text, "conversation": message.conversation_uid}
-            elif origin.kind in ("memory", "experience", "value"):
+            elif origin.kind in KEPT_FOLDERS:
                 kept = find_kept(tx, origin.kind, [origin.uid]).get(origin.uid)
                 facts = {"fields": dict(kept.fields or {})} if kept else {}
             elif origin.kind == CORE:
                 facts = next(({"value": fact.value} for fact in core_facts(tx) if fact.uid == origin.uid), facts)
+            elif origin.kind == LABELLED and (label := own_label(tx, origin.uid.removesuffix(LABEL)).label):
+                facts = {"title": label.title, "tags": list(label.tags)}
+            elif origin.kind == RATED:
+                said = rows_by(tx, ratings.c.uid, [origin.uid], ratings.c.verdict, ratings.c.question)
+                facts = next(({"verdict": verdict, "question": question} for verdict, question in said), facts)
         head = {"space": origin.space, "kind": origin.kind, "id": origin.uid, "at": origin.at.isoformat()}
         return json.dumps({**head, **facts}, ensure_ascii=False) if facts else ""
 

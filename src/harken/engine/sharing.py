@@ -154,8 +154,7 @@ class Sharing:
             itself = origins_of(tx, [named.uid]).get((named.space.id, named.uid))
             is_copy = itself is not None and itself.origin.sharer is not None
             copies = [itself.origin] if is_copy and itself else copies_of(tx, named.space.id, [named.uid])
-        copies = [copy for copy in copies if only is None or copy.space == only.id]
-        mine = [copy for copy in copies if self._may_take_back(by, copy)]
+        mine = [one for one in copies if (only is None or one.space == only.id) and self._may_take_back(by, one)]
         if not mine:
             raise NotFoundError(f"There is no copy of {named.uid} that you may take back. See: harken show {named.uid}")
         return self.forget_copies(by.principal.team, mine)

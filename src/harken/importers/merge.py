@@ -63,6 +63,7 @@ from harken.storage.tables import conversations, exchanges, ratings, segments, t
 # One transaction: others wait for the write lock no longer than a fraction of a second.
 _BATCH_EVENTS = 300
 _OWN = (Trust.OWNER, Trust.AGENT)
+_HIGHEST = 2**30  # of a stranger's segments and exchanges: what is said next finds numbers behind it
 
 Forget = Callable[[ForgetPlan], Forgotten]
 
@@ -308,8 +309,7 @@ def _cleaned(recorder: Recorder, event: Event) -> Event:
 
 def _capped(event: Event) -> Event:
     """The event with no more trust than a stranger's words get."""
-    trust = _trust_of(event)
-    if trust is None:
+    if (trust := _trust_of(event)) is None:
         return event
     least = least_trusted((trust, Trust.IMPORTED))
     if isinstance(event, SavedRecord):
@@ -454,6 +454,7 @@ def _of_own(tx: Transaction, fresh: Sequence[Event]) -> set[int]:
         id(one)
         for one, uids in zip(placed, named, strict=True)
         if one.conversation_uid in own
+        or getattr(one, "number", 0) > _HIGHEST
         or any(place.get(uid, one.conversation_uid) != one.conversation_uid for uid in uids)
     }
 

@@ -376,8 +376,8 @@ def list_tasks(tx: Transaction) -> list[tuple[str, str, int, int]]:
 
 
 def newest_exchanges(tx: Transaction, conversation_uid: str) -> Iterator[Exchange]:
-    """A conversation's exchanges, the newest first, read as they are wanted."""
-    ordered = select_exchanges(tx, conversation_uid).order_by(exchanges.c.number.desc(), exchanges.c.id.desc())
+    """A conversation's exchanges, the newest first by time: two homes that came together have counted apart."""
+    ordered = select_exchanges(tx, conversation_uid).order_by(exchanges.c.started_at.desc(), exchanges.c.id.desc())
     offset = 0
     while rows := tx.connection.execute(ordered.limit(_RUNS_AT_ONCE).offset(offset)).all():
         for row in rows:

@@ -142,6 +142,14 @@ class TestExports:
         harken.import_transcripts("jsonl", [tmp_path / "conversation.jsonl"], as_mine=True)
         assert "zebra" in [m.text for m in harken.show(mine.conversation_uid).messages]
 
+    def test_no_conversation_is_begun_with_the_last_number(self, harken: Harken, tmp_path: Path) -> None:
+        uid = harken.recorder.new_uid("conversation", "to come")
+        events = [{**event, "number": 2**31 - 1} if "number" in event else event for event in headed(uid)]
+        report = harken.import_transcripts("jsonl", [export_file(tmp_path, *events)])
+        assert (report.added, report.left_changes) == (0, 2)
+        with pytest.raises(ExportError, match="s-9 of segments is named, and neither the file nor the store has it"):
+            harken.import_transcripts("jsonl", [export_file(tmp_path, *events, said_in(uid, "zebra", "owner"))])
+
     def test_no_message_of_another_conversation_stands_in_an_exchange_of_the_owner(
         self, harken: Harken, tmp_path: Path
     ) -> None:
