@@ -248,4 +248,4 @@ def _differ_in_one_place(one: Sequence[str], two: Sequence[str]) -> bool:
 
 
 def _day(moment: datetime) -> str:
-    return f"{moment.day} {moment:%B %Y}"
+    return f"{moment.astimezone():%-d %B %Y}"
