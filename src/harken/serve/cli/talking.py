@@ -38,7 +38,7 @@ def chat(context: click.Context, message: tuple[str, ...], continues: bool, conv
     """
     from harken.serve.repl.loop import run_chat
 
-    run_chat(context, message, continues, conversation)
+    run_chat(context, () if message == ("-",) else message, continues, conversation)
 
 
 @click.command()
@@ -210,6 +210,7 @@ def run(
     from harken.serve.repl.showing import PlainAnswer
 
     given = sys.stdin.read() if answer == "-" else answer
+    message = sys.stdin.read() if message == "-" else message
     if given is not None and not given.strip():
         raise UsageError("The answer is empty. Nothing was recorded.")
     with session.engine() as harken:
