@@ -85,7 +85,19 @@ class TestAnswers:
         assert body["messages"][3]["tool_calls"][0]["function"] == {"name": "search", "arguments": '{"query":"кот"}'}
         assert body["messages"][4]["tool_call_id"] == "call_7"
         assert body["tools"][0]["function"]["parameters"]["properties"] == {"query": {"type": "string"}}
-        assert (body["max_tokens"], body["stream"]) == (99, False)
+        assert (body["max_completion_tokens"], body["stream"]) == (99, False)
+
+    @pytest.mark.parametrize(
+        ("model", "named"),
+        [("gpt-5-mini", "max_completion_tokens"), ("o3", "max_completion_tokens"), ("my-own-llama", "max_tokens")],
+    )
+    def test_the_longest_answer_is_named_as_the_model_knows_it(
+        self, server: ChatServer, open_at: Opening, model: str, named: str
+    ) -> None:
+        """As Azure and gateways to OpenAI want it: its models that think refuse `max_tokens`."""
+        server.script(Says("Yes."))
+        open_at(server.url, model=model).complete(ASKED)
+        assert [key for key in server.requests[0].body if key.startswith("max_")] == [named]
 
     def test_no_prompt_begins_with_an_answer(self, server: ChatServer, open_at: Opening) -> None:
         """Anthropic refuses it, and so do the templates of Mistral and Gemma."""
