@@ -67,6 +67,7 @@ class TestAnswers:
         assert answer.price_usd == Decimal("0.000405")
 
     def test_the_prompt_goes_as_it_is(self, server: ChatServer, open_at: Opening) -> None:
+        """But for the system's parts, which go as one message: the template of Qwen takes no second one."""
         server.script(Says("Yes."))
         call = ToolCall("call_7", "search", {"query": "кот"})
         talk = [
@@ -79,11 +80,11 @@ class TestAnswers:
         open_at(server.url).complete(talk, instructions="Be brief.", max_tokens=99, tools=[SEARCH])
         body = server.requests[0].body
         assert server.prompts() == [
-            "system: Be brief.\nsystem: Core memory: none.\nuser: Where is the cat?\n"
+            "system: Be brief.\n\nCore memory: none.\nuser: Where is the cat?\n"
             "assistant: Let me look.\ntool: mat\nuser: Well?"
         ]
-        assert body["messages"][3]["tool_calls"][0]["function"] == {"name": "search", "arguments": '{"query":"кот"}'}
-        assert body["messages"][4]["tool_call_id"] == "call_7"
+        assert body["messages"][2]["tool_calls"][0]["function"] == {"name": "search", "arguments": '{"query":"кот"}'}
+        assert body["messages"][3]["tool_call_id"] == "call_7"
         assert body["tools"][0]["function"]["parameters"]["properties"] == {"query": {"type": "string"}}
         assert (body["max_completion_tokens"], body["stream"]) == (99, False)
 
