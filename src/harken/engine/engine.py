@@ -70,8 +70,7 @@ class Harken(Parts):
         told: dict[str, Any] = {"author": author, "call_id": call_id, "tool_name": tool_name, "once": once}
         check_names(**{what: name for what, name in told.items() if name is not None})
         who, kind = Role.of(role), MessageType.of(type)
-        if call_id and kind is MessageType.TEXT:
-            kind = _BY_TOOLS.get(who, kind)
+        kind = _BY_TOOLS.get(who, kind) if call_id and kind is MessageType.TEXT else kind
         by_tool = who is Role.TOOL or kind is MessageType.TOOL_RESULT
         trusted = Trust.of(trust or (Trust.TOOL if by_tool else Trust.OWNER if who is Role.USER else Trust.AGENT))
         told |= {"author": self._author(who, author), "origin": told.pop("once")}
