@@ -68,7 +68,7 @@ def long_talk(harken: Harken) -> tuple[str, list[str]]:
 
 
 def recall_of(uid: str) -> dict[str, str]:
-    quoted = quotation(uid, "assistant", NOON.strftime("%Y-%m-%d %H:%M"), DECISION)
+    quoted = quotation(uid, "assistant", NOON.astimezone().strftime("%Y-%m-%d %H:%M"), DECISION)
     return system(f"From earlier in this conversation:\n{AS_DATA}\n{quoted}")
 
 

@@ -29,6 +29,16 @@ def harken(cli: CommandLine, write: Write) -> CommandLine:
     return cli
 
 
+def test_what_was_said_in_the_evening_is_not_dated_by_utc(harken: CommandLine) -> None:
+    """As `harken show` and "Asked before" have it; where it is past midnight, or not yet, UTC has another day."""
+    there = {"TZ": "Pacific/Kiritimati"}
+    assert "Date: 2024-05-02" in harken("rag", "test", "kitchen tap seal", settings=there).out
+    assert " on 2024-05-02\n" in harken("assemble", "kitchen tap seal", "--types", "conversations", settings=there).out
+    told = harken("context", "--conversation", "cake", "the kitchen tap seal?", "--json", settings=there).json()
+    assert 'date="2024-05-02 00:0' in told["messages"][0]["content"]
+    assert "2024-05-01" not in told["messages"][0]["content"]
+
+
 def test_a_query_is_tried_out(harken: CommandLine) -> None:
     shown = harken("rag", "test", "kitchen tap seal").out
     assert 'Conversation: "Why does the kitchen tap drip?" (ID: ' in shown

@@ -138,6 +138,14 @@ class TestAnsweredByTheModel:
         assert outcome.out.startswith("All is well.\n")
         assert "  user: How is it?\n  assistant: All is well.\n" in outcome.out
 
+    def test_a_dash_is_what_comes_through_the_pipe_and_no_question(
+        self, harken: CommandLine, server: ChatServer
+    ) -> None:
+        server.script(Says("Rain."), Says("Rain."))
+        harken("task", "run", "daily", "-", stdin="Which weather?\n")
+        assert harken("chat", "-", stdin="Which weather?\n").out == "Rain.\n"
+        assert ["Which weather?" in prompt for prompt in server.prompts()] == [True, True]
+
     def test_an_answer_that_was_cut_off_says_so(self, harken: CommandLine, server: ChatServer) -> None:
         server.script(Says("The report says", finish="length"), Says("The report says", finish="length"), Says("All."))
         assert "The answer was cut off: at llm.max_tokens" in harken("task", "run", "daily", "Sum up.").err

@@ -188,7 +188,7 @@ def _unconfirmed(tx: Transaction, hits: Sequence[Hit], now: datetime) -> dict[st
     """What stands before memories that are due to be looked at again, by their ids."""
     uids = [hit.entry.ref_uid for hit in hits if hit.entry.source == "memory"]
     due = due_memories(tx, now, uids) if uids else []
-    return {uid: f"(not confirmed since {held.date().isoformat()}) " for uid, held in due}
+    return {uid: f"(not confirmed since {held.astimezone():%Y-%m-%d}) " for uid, held in due}
 
 
 def _quote(hit: Hit, text: str, threshold: float | None) -> Quote:
@@ -220,7 +220,7 @@ def past_items(recall: PastRecall, untrusted_weight: float, now: datetime) -> li
 
 def _conversation_item(found: PastConversation, relevance: float) -> ContextItem:
     title = one_line(found.title) or "untitled"
-    lines = [f'**Conversation** "{title}" on {found.at.date().isoformat()}']
+    lines = [f'**Conversation** "{title}" on {found.at.astimezone():%Y-%m-%d}']
     if found.summary:
         lines.append(one_line(found.summary))
     for exchange in found.exchanges:

@@ -6,7 +6,7 @@ import html
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from unicodedata import normalize
 
 from harken.model.conversations import ContextItem, CoreFact, Entry, Trust
@@ -264,8 +264,8 @@ def quotation_block(
 
 
 def minute(at: datetime) -> str:
-    """A moment to the minute, of UTC."""
-    return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M")
+    """A moment to the minute, in local time: by UTC what was said in the evening may be of tomorrow."""
+    return at.astimezone().strftime("%Y-%m-%d %H:%M")
 
 
 def harmless(text: str) -> str:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from harken.model.lookups import Surroundings
     from harken.search.recall import Recall
 
+_BY_TOOLS = {Role.ASSISTANT: MessageType.TOOL_CALL, Role.TOOL: MessageType.TOOL_RESULT}
+
 
 class Harken(Parts):
     """Memory in one place: records, imports, embeds, searches, forgets; see `Parts` for what it is opened with.
@@ -51,9 +53,10 @@ class Harken(Parts):
 
         The text is kept whole, secrets and `<private>` parts taken out first. The conversation goes by the caller's own
         name in its channel, and is made if it is new: then the working directory tells its project. `call_id` links a
-        tool call with its result; metadata are small JSON-able facts. Without trust, it is the role's own: a person is
-        believed more than a tool. `once` is the caller's own name of this very message: recorded again under it, with
-        the same words, it is the message that is there.
+        tool call with its result: without a type, the assistant's words with one are a call, and the tool's its result.
+        Metadata are small JSON-able facts. Without trust, it is the role's own: a person is believed more than a tool.
+        `once` is the caller's own name of this very message: recorded again under it, with the same words, it is the
+        message that is there.
 
         Raises:
             StoreError: it was not kept; the call may be repeated, and with `once` never keeps it twice.
@@ -64,22 +67,14 @@ class Harken(Parts):
 
         if not isinstance(text, str):
             raise UsageError(f"A message's text is a str, not {text.__class__.__name__}; of parts, give their text.")
-        names = {"author": author, "call_id": call_id, "tool_name": tool_name, "once": once}
-        check_names(**{what: name for what, name in names.items() if name is not None})
+        told: dict[str, Any] = {"author": author, "call_id": call_id, "tool_name": tool_name, "once": once}
+        check_names(**{what: name for what, name in told.items() if name is not None})
         who, kind = Role.of(role), MessageType.of(type)
+        kind = _BY_TOOLS.get(who, kind) if call_id and kind is MessageType.TEXT else kind
         by_tool = who is Role.TOOL or kind is MessageType.TOOL_RESULT
         trusted = Trust.of(trust or (Trust.TOOL if by_tool else Trust.OWNER if who is Role.USER else Trust.AGENT))
-        message = NewMessage(
-            who,
-            text,
-            kind,
-            author=self._author(who, author),
-            trust=trusted,
-            call_id=call_id,
-            tool_name=tool_name,
-            origin=once,
-            metadata=metadata or {},
-        )
+        told |= {"author": self._author(who, author), "origin": told.pop("once")}
+        message = NewMessage(who, text, kind, trust=trusted, metadata=metadata or {}, **told)
         place = NewConversation(channel, conversation, project=identify_project(directory))
         recorded = self.recorder.record([Batch(place, [message])])
         if recorded.known:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -227,7 +228,7 @@ class LanguageModel:
     env: Mapping[str, str]
     now: Callable[[], datetime]
     whole: Callable[[], SpendBook] | None = None
-    _opened: tuple[ChatOptions, ChatModel] | None = field(default=None, init=False)
+    _opened: tuple[tuple[ChatOptions, int], ChatModel] | None = field(default=None, init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     def __post_init__(self) -> None:
@@ -273,9 +274,11 @@ class LanguageModel:
         options = ChatOptions.of(self.settings().llm, self.env)
         if options is None:
             return None
+        # A process that was forked has no use for its parent's connections, which belong to a loop that it has not.
+        wanted = (options, os.getpid())
         with self._lock:
-            if self._opened is None or self._opened[0] != options:
-                self._opened = (options, open_chat_model(options))
+            if self._opened is None or self._opened[0] != wanted:
+                self._opened = (wanted, open_chat_model(options))
             return self._opened[1]
 
     def close(self) -> None:

@@ -75,7 +75,7 @@ class SummarizeWork(Job[DueSummary, Summary]):
     """Summarizes exchanges or conversations.
 
     Extracts cost nothing, are stored a few at a time, and are made also while the model fails or the day's money is
-    spent.
+    spent. For each answer of a model that was of no use, so that an extract is stored, `useless` has why.
 
     Args:
         kind: `exchange` or `conversation`.
@@ -84,9 +84,6 @@ class SummarizeWork(Job[DueSummary, Summary]):
         consent: what a model may summarize; read anew each time.
         backlog: what somebody asked a model to summarize beside that: these items are done and no others.
         asked: rows of the backlog that are still to be done, the next first.
-
-    Attributes:
-        useless: why, for each of the model's answers that was of no use, so that an extract was stored.
     """
 
     store: Store

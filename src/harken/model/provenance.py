@@ -47,7 +47,7 @@ class Provenance:
     def _sharing(self) -> str:
         if self.shared_on is None:
             return ""
-        return f", shared by {self.shared_by or 'somebody'} on {self.shared_on.date().isoformat()}"
+        return f", shared by {self.shared_by or 'somebody'} on {self.shared_on.astimezone():%Y-%m-%d}"
 
     @property
     def facts(self) -> dict[str, str]:

@@ -107,7 +107,7 @@ def newest_first(view: Readable, hits: Sequence[Hit]) -> list[Hit]:
         if order.index(two) > at:
             order.remove(two)
             order.insert(at, two)
-        note = f"{MARK}: {newer.created_at.day} {newer.created_at:%B %Y} says otherwise ({newer.ref_uid})"
+        note = f"{MARK}: {newer.created_at.astimezone():%-d %B %Y} says otherwise ({newer.ref_uid})"
         # The newest of several that say otherwise is told.
         others = [reason for reason in marked[one].reasons if reason.name != SAID_BEFORE]
         marked[one] = replace(marked[one], reasons=(*others, Reason(SAID_BEFORE, 1.0, note)))

@@ -88,7 +88,7 @@ class Several:
         order = self._by_exchange(tx, found, asked, best) if self.is_theme else _unlike(tx, found, asked, best)
         scores = sorted((found.scores[entry_id] for entry_id in best), reverse=True)
         for entry_id, score in zip(order, scores, strict=True):
-            said_on = found.facts[entry_id].created_at
+            said_on = found.facts[entry_id].created_at.astimezone()
             note = f"one of several asked for: {said_on.day} {said_on:%B %Y}"
             before = found.scores[entry_id]
             found.reasons[entry_id].append(Reason("several", score / before if before else 1.0, note))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import threading
 import time
+import warnings
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -278,6 +280,24 @@ def test_a_conversation_is_resumed_in_its_newest_segment(harken: Harken, server:
     harken.chat.turn(harken.chats.find(session.conversation_uid), "What did I say?")
     assert "My train" not in server.prompts()[-1]
     assert len(said(harken, session)) == 4
+
+
+def test_a_forked_process_has_connections_of_its_own(harken: Harken, server: ChatServer) -> None:
+    server.script(Says("One."), Says("Two."), Says("Three."))
+    session = harken.chat.begin()
+    assert harken.chat.turn(session, "First?").text == "One."
+    child = multiprocessing.get_context("fork").Process(target=_ask_in_a_fork, args=(harken,))
+    with warnings.catch_warnings():
+        # Python warns of forks beside threads, which is what this is about.
+        warnings.simplefilter("ignore")
+        child.start()
+    child.join(60)
+    assert child.exitcode == 0
+    assert harken.chat.turn(session, "Third?").text == "Three."
+
+
+def _ask_in_a_fork(harken: Harken) -> None:
+    assert harken.chat.turn(harken.chat.begin(), "Second?").text == "Two."
 
 
 def test_what_is_no_turn_is_refused(harken: Harken) -> None:

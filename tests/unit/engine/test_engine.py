@@ -49,6 +49,16 @@ class TestRecording:
         with pytest.raises(UsageError, match=f"is a str, not {type(content).__name__}; of parts, give their text"):
             harken.record_message("talk", "assistant", content)  # type: ignore[arg-type]
 
+    def test_a_call_and_its_result_are_known_by_their_roles_and_the_id_that_links_them(self, harken: Harken) -> None:
+        """Without a type they were words, and a chat's prompt had neither."""
+        harken.record_message("talk", "user", "How many zebras?")
+        called = harken.record_message("talk", "assistant", '{"of": "zebras"}', call_id="1", tool_name="count")
+        result = harken.record_message("talk", "tool", "seven", call_id="1", tool_name="count")
+        assert (called.type, result.type) == (MessageType.TOOL_CALL, MessageType.TOOL_RESULT)
+        told = [message.as_dict() for message in harken.build_context("talk", []).messages]
+        assert [message.get("call_id") for message in told] == [None, "1", "1"]
+        assert harken.record_message("talk", "assistant", "Seven.").type is MessageType.TEXT
+
     @pytest.mark.parametrize("name", [42, UUID(int=7)])
     def test_a_name_that_is_no_text_is_refused_with_what_to_give(self, harken: Harken, name: Any) -> None:
         for asked in (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 
 import httpx2
@@ -16,6 +17,7 @@ _NO_KEY = "no-key"
 _OPENAI = "https://api.openai.com/v1"
 _ANTHROPIC = "https://api.anthropic.com"
 _GOOGLE = "https://generativelanguage.googleapis.com"
+_THINKS = re.compile(r"(o\d|gpt-[5-9])\b")
 _OLLAMA = "http://localhost:11434/v1"
 
 
@@ -56,8 +58,12 @@ def _openai(options: ChatOptions, connections: httpx2.AsyncClient) -> Model:
     )
     if url == _OPENAI:
         return OpenAIChatModel(options.model, provider=OpenAIProvider(openai_client=client))
-    # Only OpenAI itself knows `max_completion_tokens`, and everybody knows `max_tokens`.
-    profile = OpenAIModelProfile(openai_chat_supports_max_completion_tokens=False)
+    # Everybody knows `max_tokens` but OpenAI's models that think, which Azure and gateways hand on to. The template of
+    # Qwen and others takes one system message alone.
+    profile = OpenAIModelProfile(
+        openai_chat_supports_max_completion_tokens=bool(_THINKS.match(options.model)),
+        openai_chat_supports_multiple_system_messages=False,
+    )
     provider = OpenAICompatibleProvider("openai-compatible", openai_client=client, profile=profile)
     return OpenAIChatModel(options.model, provider=provider)
 

@@ -230,7 +230,7 @@ def authors(harken: Harken, path: Path) -> CommandAnswer:
     found = harken.commits.authors(path)
     lines = [
         f"{one.commits:5}  {one.author} <{one.email}>  +{one.insertions:,} -{one.deletions:,}, "
-        f"last on {one.last_at.date().isoformat()}"
+        f"last on {one.last_at.astimezone():%Y-%m-%d}"
         for one in found
     ]
     return CommandAnswer(

@@ -160,7 +160,7 @@ def log(session: CommandSession, limit: int, as_json: bool) -> None:
 def _conversation_lines(talk: PastConversation) -> Iterator[Piece]:
     from harken.context.render import speakers
 
-    facts = [f"ID: {talk.uid}", f"Date: {talk.at:%Y-%m-%d}", *_similarity(talk.similarity)]
+    facts = [f"ID: {talk.uid}", f"Date: {talk.at.astimezone():%Y-%m-%d}", *_similarity(talk.similarity)]
     facts += [f"Project: {talk.other_project}"] if talk.other_project else []
     facts += [talk.origin.label] if talk.origin else []
     yield f'Conversation: "{talk.title or "untitled"}" ({", ".join(facts)})', "bold"

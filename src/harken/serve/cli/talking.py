@@ -38,7 +38,7 @@ def chat(context: click.Context, message: tuple[str, ...], continues: bool, conv
     """
     from harken.serve.repl.loop import run_chat
 
-    run_chat(context, message, continues, conversation)
+    run_chat(context, () if message == ("-",) else message, continues, conversation)
 
 
 @click.command()
@@ -210,6 +210,7 @@ def run(
     from harken.serve.repl.showing import PlainAnswer
 
     given = sys.stdin.read() if answer == "-" else answer
+    message = sys.stdin.read() if message == "-" else message
     if given is not None and not given.strip():
         raise UsageError("The answer is empty. Nothing was recorded.")
     with session.engine() as harken:
@@ -245,7 +246,7 @@ def list_tasks(harken: Harken) -> CommandAnswer:
     for one in harken.tasks.list():
         facts = {"name": one.name, "id": one.uid, "runs": one.runs, "completed": one.completed}
         views.append({**facts, "last_at": format_moment(one.last_at), "last_status": one.last_status.value})
-        last = f"{one.last_status.value} {one.last_at:%Y-%m-%d %H:%M}"
+        last = f"{one.last_status.value} {one.last_at.astimezone():%Y-%m-%d %H:%M}"
         lines.append(f"{one.name}  {counted(one.runs, 'run')}, {one.completed} completed, last {last}")
     return CommandAnswer(views, lines or ["No task has run. Run one: harken task run NAME MESSAGE"])
 
@@ -261,7 +262,7 @@ def history(harken: Harken, name: str, runs: int | None, complete: bool) -> Comm
     lines = []
     for one in found:
         error = f": {one.error}" if one.error else ""
-        lines.append(f"{one.started_at:%Y-%m-%d %H:%M}  {one.status.value}{error}  {one.uid}")
+        lines.append(f"{one.started_at.astimezone():%Y-%m-%d %H:%M}  {one.status.value}{error}  {one.uid}")
         lines += [f"  {message.role.value}: {message.text}" for message in one.messages]
     return CommandAnswer([_run_view(one) for one in found], lines)
 

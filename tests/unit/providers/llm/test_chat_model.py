@@ -67,6 +67,7 @@ class TestAnswers:
         assert answer.price_usd == Decimal("0.000405")
 
     def test_the_prompt_goes_as_it_is(self, server: ChatServer, open_at: Opening) -> None:
+        """But for the system's parts, which go as one message: the template of Qwen takes no second one."""
         server.script(Says("Yes."))
         call = ToolCall("call_7", "search", {"query": "кот"})
         talk = [
@@ -79,13 +80,25 @@ class TestAnswers:
         open_at(server.url).complete(talk, instructions="Be brief.", max_tokens=99, tools=[SEARCH])
         body = server.requests[0].body
         assert server.prompts() == [
-            "system: Be brief.\nsystem: Core memory: none.\nuser: Where is the cat?\n"
+            "system: Be brief.\n\nCore memory: none.\nuser: Where is the cat?\n"
             "assistant: Let me look.\ntool: mat\nuser: Well?"
         ]
-        assert body["messages"][3]["tool_calls"][0]["function"] == {"name": "search", "arguments": '{"query":"кот"}'}
-        assert body["messages"][4]["tool_call_id"] == "call_7"
+        assert body["messages"][2]["tool_calls"][0]["function"] == {"name": "search", "arguments": '{"query":"кот"}'}
+        assert body["messages"][3]["tool_call_id"] == "call_7"
         assert body["tools"][0]["function"]["parameters"]["properties"] == {"query": {"type": "string"}}
-        assert (body["max_tokens"], body["stream"]) == (99, False)
+        assert (body["max_completion_tokens"], body["stream"]) == (99, False)
+
+    @pytest.mark.parametrize(
+        ("model", "named"),
+        [("gpt-5-mini", "max_completion_tokens"), ("o3", "max_completion_tokens"), ("my-own-llama", "max_tokens")],
+    )
+    def test_the_longest_answer_is_named_as_the_model_knows_it(
+        self, server: ChatServer, open_at: Opening, model: str, named: str
+    ) -> None:
+        """As Azure and gateways to OpenAI want it: its models that think refuse `max_tokens`."""
+        server.script(Says("Yes."))
+        open_at(server.url, model=model).complete(ASKED)
+        assert [key for key in server.requests[0].body if key.startswith("max_")] == [named]
 
     def test_no_prompt_begins_with_an_answer(self, server: ChatServer, open_at: Opening) -> None:
         """Anthropic refuses it, and so do the templates of Mistral and Gemma."""
