@@ -310,7 +310,7 @@ def test_lists_go_on_by_a_cursor_that_is_of_use_for_the_same_question_of_the_sam
         served.verb("ann", "remember", {"content": content})
     seen, cursor, pages = [], None, 0
     while True:
-        given = {"limit": 2} | ({"cursor": cursor} if cursor else {})
+        given = {"limit": 2, "cursor": cursor}
         page = served.verb("ann", "memories", given).json()
         seen += [each["id"] for each in page["memories"]]
         pages += 1
