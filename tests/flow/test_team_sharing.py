@@ -403,8 +403,9 @@ def test_no_word_of_an_erased_person_stays_in_any_table(
         assert _found(team, "alice", "who keeps the ledger")[0].startswith("Carol")
 
 
-def test_what_an_erased_person_says_meanwhile_goes_as_well(
-    tmp_path: Path, server_url: URL, postgres: PostgresServer
+@pytest.mark.parametrize("space", [None, "farm"])
+def test_what_is_said_while_a_person_or_a_space_is_erased_goes_as_well(
+    tmp_path: Path, server_url: URL, postgres: PostgresServer, space: str | None
 ) -> None:
     def waiting(most: int) -> None:
         """Wait until so many wait for a lock."""
@@ -418,12 +419,14 @@ def test_what_an_erased_person_says_meanwhile_goes_as_well(
             time.sleep(0.01)
 
     with crew(tmp_path / "home", server_url.render_as_string(hide_password=False), "village", "alice", "bob") as team:
-        bob = team.memory("bob")
+        team.team.create_space(team.speaker("bob"), "farm")
+        bob, harken = team.speaker("bob"), team.memory("bob", space)
+        erase = team.team.delete_space if space else team.team.erase_principal
         with ThreadPoolExecutor(2) as at_once:
-            with bob.store.writing():
-                erasing = at_once.submit(team.team.erase_principal, team.speaker("alice"), "bob")
+            with harken.store.writing():
+                erasing = at_once.submit(erase, bob, space or "bob")
                 waiting(1)
-                saying = at_once.submit(bob.record_message, "survey", "user", f"{WELL} zanzibar")
+                saying = at_once.submit(harken.record_message, "survey", "user", f"{WELL} zanzibar")
                 waiting(2)
             saying.result()
             erasing.result()

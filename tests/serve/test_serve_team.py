@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -91,6 +92,16 @@ def test_a_team_of_two_from_nothing(cli: CommandLine, owner: URL) -> None:
     assert f"The server's login, with the password that it has: HARKEN_STORE=postgresql://{ROLE}" in late
     with serving(cli) as server:
         assert server.ask(made["keys"]["bob"], "whoami").json()["principal"]["name"] == "bob"
+
+
+def test_a_home_with_memories_of_its_own_keeps_them_and_none_of_them_goes_to_the_team(
+    cli: CommandLine, owner: URL
+) -> None:
+    cli("memory", "add", "The salary is 12345.")
+    said = cli("--store", text_of(owner), "team", "init", "ann", "--role", ROLE).out
+    assert re.search(rf"HARKEN_STORE=postgresql://{ROLE}:.+@.* HARKEN_TENANT=team", said)
+    assert not (cli.home / "harken.toml").exists()
+    assert "12345" in cli("search", "salary").out
 
 
 def test_all_names_are_looked_at_before_anybody_is_made(cli: CommandLine, owner: URL) -> None:

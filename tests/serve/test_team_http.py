@@ -24,6 +24,7 @@ from harken.errors import StoreError
 from harken.serve.http.openapi import team_openapi
 from harken.serve.operations.registry import TEAM_OPERATIONS
 from harken.storage import migrations
+from harken.storage.postgres import connection
 from team_server import Served, listening, serving_team
 
 
@@ -309,7 +310,7 @@ def test_lists_go_on_by_a_cursor_that_is_of_use_for_the_same_question_of_the_sam
         served.verb("ann", "remember", {"content": content})
     seen, cursor, pages = [], None, 0
     while True:
-        given = {"limit": 2} | ({"cursor": cursor} if cursor else {})
+        given = {"limit": 2, "cursor": cursor}
         page = served.verb("ann", "memories", given).json()
         seen += [each["id"] for each in page["memories"]]
         pages += 1
@@ -344,6 +345,19 @@ def test_who_tries_keys_is_stopped(served: Served) -> None:
     assert answers[:60] == [401] * 60
     assert answers[60:] == [429, 429]
     assert served.verb("ann", "whoami").status_code == 200
+
+
+def test_whose_calls_wait_for_a_lock_keeps_nobody_else_waiting(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "LOCK_TIMEOUT_SECONDS", 30)
+    own = served.team.opened(served.team.speaker(served.keys["bob"]).own)
+    said = {"conversation": "log", "role": "user", "text": "High water."}
+    with ThreadPoolExecutor(60) as threads:
+        with own.store.writing():
+            waiting = [threads.submit(served.verb, "bob", "record", said) for _ in range(60)]
+            time.sleep(1)
+            assert served.verb("ann", "search", {"query": "water"}).status_code == 200
+            assert not any(each.done() for each in waiting)
+        assert {each.result().status_code for each in waiting} == {200}
 
 
 def test_the_audit_says_who_did_what_to_which_ids_and_only_to_who_manages_the_team(served: Served) -> None:

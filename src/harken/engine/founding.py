@@ -13,6 +13,7 @@ from harken.config.settings import load_settings
 from harken.engine.members import checked_name
 from harken.engine.team import Team
 from harken.errors import UsageError
+from harken.journal.journal import JOURNAL_NAME
 from harken.storage.open import make_server_role, migrate_store
 from harken.storage.ports import EMBEDDED_TENANT
 
@@ -28,7 +29,7 @@ class Founded:
         store: the URL that the server uses; with its password where the role was made just now.
         is_role_new: whether the role was made just now; else its password is what it was.
         keys: the key of each new member by name; shown this once. The team's very first member manages it.
-        settings_file: where store and team were written; None where there were settings already.
+        settings_file: where store and team were written; None where there were settings, or memories, already.
     """
 
     schema: str
@@ -41,14 +42,8 @@ class Founded:
     def view(self) -> dict[str, Any]:
         """Return it as JSON, with the keys, this once."""
         file = None if self.settings_file is None else str(self.settings_file)
-        return {
-            "schema": self.schema,
-            "team": self.team,
-            "store": self.store,
-            "role_made": self.is_role_new,
-            "keys": dict(self.keys),
-            "settings_file": file,
-        }
+        made = {"schema": self.schema, "team": self.team, "store": self.store, "role_made": self.is_role_new}
+        return {**made, "keys": dict(self.keys), "settings_file": file}
 
 
 def found_team(
@@ -58,7 +53,7 @@ def found_team(
 
     The store of the settings is that of the tables' owner, who may make roles. Afterwards the server logs in by the
     role, which the database itself holds to the rows of one space at a time; its URL is written to the home's settings
-    where there are none.
+    where there are none, and no memory: what its owner says to their agents would go into the team's.
 
     Raises:
         ConfigError: the settings name no server.
@@ -71,7 +66,8 @@ def found_team(
     team = "team" if loaded.tenant == EMBEDDED_TENANT else loaded.tenant
     app, is_new = make_server_role(loaded.store or "sqlite://", role, secrets.token_urlsafe(24))
     file = loaded.home / _SETTINGS_NAME
-    is_written = is_new and _write(file, {"store": app, "tenant": team})
+    is_free = not (loaded.home / JOURNAL_NAME).exists()
+    is_written = is_new and is_free and _write(file, {"store": app, "tenant": team})
     done = migrate_store(loaded.store or "", team, loaded.home / "cache", role=role)
     keys: dict[str, str] = {}
     # As the owner: the role's password may not be known here.

@@ -265,7 +265,8 @@ class Team(Members):
         found = by.space(space, Access.ADMIN)
         if found.is_private or found.id == COMMON:
             raise UsageError(f"{found.name} cannot be deleted. A private space goes with its owner: harken erase NAME")
-        self._erasing.drop(found)
+        for _ in range(2):  # as where a person is erased
+            self._erasing.drop(found)
         with self._control.writing(found.team) as tx:
             drop_origins(tx, found.id)
             drop_space(tx, found.id)

@@ -83,14 +83,15 @@ def parse_target(url: str, allow_hosts: Collection[str], allow_http: bool = Fals
     try:
         url = url if url.isascii() else str(httpx.URL(url))
         parts = urlsplit(url)
-        host, port = (parts.hostname or "").lower(), parts.port
+        host, port = (parts.hostname or "").lower(), parts.port or (80 if parts.scheme == "http" else 443)
     except (ValueError, httpx.InvalidURL):
         host = ""
     if not host or parts.scheme not in ("http", "https") or len(url) > _LONGEST_URL or not url.isprintable():
         raise UsageError("url: no address. Give one like https://example.com/harken.")
     if parts.username or parts.password:
         raise UsageError("url: leave user and password out; deliveries are signed, which is to be checked instead.")
-    is_trusted = host in allow_hosts or f"{host}:{port}" in allow_hosts
+    named = f"[{host}]" if ":" in host else host
+    is_trusted = not {host, named, f"{named}:{port}"}.isdisjoint(map(str.lower, allow_hosts))
     if parts.scheme == "http" and not (allow_http or is_trusted):
         raise UsageError(
             f"url: {host} without TLS would show everybody on the way what happens. Use https://, or say --allow-http."

@@ -77,6 +77,18 @@ def test_an_address_in_letters_of_any_script_is_called_as_it_travels(monkeypatch
     assert post(target, SECRET, "msg_1", 1, b"{}").error == "no connection"
 
 
+@pytest.mark.parametrize(
+    ("url", "allowed"),
+    [
+        *(("https://hooks.Intern/", "Hooks.intern"), ("https://10.0.0.5/", "10.0.0.5:443"), ("http://[::1]/", "[::1]")),
+        *(("http://10.0.0.5/", "10.0.0.5:80"), ("http://[fd00::5]:8080/", "[FD00::5]:8080"), ("http://[::1]/", "::1")),
+    ],
+)
+def test_a_host_that_is_allowed_is_known_however_it_is_written(url: str, allowed: str) -> None:
+    assert parse_target(url, (allowed,)).is_trusted
+    assert not parse_target("https://example.com:8443/", (allowed, "example.com:443")).is_trusted
+
+
 def test_a_name_that_leads_to_this_machine_is_not_called(monkeypatch: pytest.MonkeyPatch) -> None:
     with Answering(Reply(204)) as server:
         port = int(server.url.split(":")[2].split("/")[0])

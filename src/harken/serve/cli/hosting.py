@@ -47,7 +47,8 @@ def init(session: CommandSession, names: tuple[str, ...], role: str, as_json: bo
     if done.settings_file:
         lines.append(f"Store and team stand in {done.settings_file}. Serve it: harken serve --team")
     else:
-        said = "not shown again" if done.is_role_new else "with the password that it has"
+        why = "not shown again, and no setting of this home, which has settings or memories"
+        said = why if done.is_role_new else "with the password that it has"
         lines.append(f"The server's login, {said}: HARKEN_STORE={done.store} HARKEN_TENANT={done.team}")
     session.tell(as_json, done.view(), *lines)
 

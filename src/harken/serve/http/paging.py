@@ -44,10 +44,9 @@ def opened(operation: AnyOperation, given: object, asker: str) -> object:
         return given
     if place in given:
         raise UsageError(f"{place}: over HTTP a page is named by its cursor, the next_cursor of the answer before.")
-    if CURSOR not in given:
-        return given
     rest = {name: value for name, value in given.items() if name != CURSOR}
-    return {**rest, place: _place_in(given[CURSOR], _mark(operation, given, asker))}
+    cursor = given.get(CURSOR)
+    return rest if cursor is None else {**rest, place: _place_in(cursor, _mark(operation, given, asker))}
 
 
 def closed(operation: AnyOperation, given: object, answer: dict[str, Any], asker: str) -> dict[str, Any]:

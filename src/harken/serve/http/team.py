@@ -45,8 +45,8 @@ TEAM_TOOLS = f"{DEFAULT_TOOLS},record,recall"
 _SPEAKER, _RATE = "harken.speaker", "harken.rate"
 # Of one address, how often in a minute a key may be shown that is none.
 _WRONG_KEYS = 60
-
-
+# Of one principal's calls, how many are answered at once: where theirs wait for a lock, threads are left for others.
+_OF_ONE = 8
 _log = Log(__name__)
 
 
@@ -60,6 +60,7 @@ class TeamServer:
         self.calls = TeamCalls(team, self.metrics)
         self._rates = Rates(settings.serve.rate)
         self._turns = Turns()
+        self._of_each: dict[str, asyncio.Semaphore] = {}
         self._wrong = Rates(_WRONG_KEYS)
         self.mcp = McpMount(self._mcp_answer, _offered)
         self.model = "loading"
@@ -94,15 +95,15 @@ class TeamServer:
 
     async def answer(self, call: VerbCall) -> Answered:
         """Answer a call in a thread of its own, when it is its turn."""
-        async with self._turns.taken(call.operation.effect is Effect.READS):
+        own = self._of_each.setdefault(call.speaker.principal.id, asyncio.Semaphore(_OF_ONE))
+        async with own, self._turns.taken(call.operation.effect is Effect.READS):
             return await run_sync(self.calls.answer, call)
 
     async def _mcp_answer(
         self, operation: AnyOperation, given: Mapping[str, Any], context: Any, progress: Callable[[int, int], None]
     ) -> dict[str, Any]:
         request: Request = context.request
-        space = _space_of(request)
-        call = VerbCall(request.scope[_SPEAKER], operation, given, space, "mcp", progress=progress)
+        call = VerbCall(request.scope[_SPEAKER], operation, given, _space_of(request), "mcp", progress=progress)
         try:
             return (await self.answer(call)).answer
         except (StoreError, ConfigError) as error:
@@ -223,8 +224,7 @@ async def _run(server: TeamServer, request: Request) -> Response:
 
 
 async def _metrics(server: TeamServer, request: Request) -> Response:
-    speaker: Speaker = request.scope[_SPEAKER]
-    server.calls.require_host(speaker)
+    server.calls.require_host(request.scope[_SPEAKER])
     content, kind = await run_sync(server.metrics.text)
     return Response(content, headers={"content-type": kind})
 

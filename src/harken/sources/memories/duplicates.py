@@ -85,13 +85,16 @@ def changes(new: str, old: str) -> bool:
 def are_of_two(one: str, other: str) -> bool:
     """True where they say the same of two subjects: of Ann and of Bob, of the staging and of the production server."""
     first, second = bare_words(one), bare_words(other)
+    at, then, *_ = *(place for place, pair in enumerate(zip(first, second, strict=False)) if pair[0] != pair[1]), 0, 0
+    verb = next((place for place, word in enumerate(first) if _is_finite(word)), 0)
+    # Of room 101 one thing, and another of room 102.
+    if at < verb < then and all(any(map(str.isdigit, words[at])) for words in (first, second)):
+        return True
     begin = _shared(first, second)
     end = _shared(first[begin:][::-1], second[begin:][::-1])
     before, behind = first[:begin], first[len(first) - end :]
     middles = (first[begin : len(first) - end], second[begin : len(second) - end])
-    if not behind or not all(1 <= len(middle) <= 2 for middle in middles):
-        return False
-    if any(word in _STANCES for middle in middles for word in middle):
+    if not behind or not all(1 <= len(middle) <= 2 and _STANCES.isdisjoint(middle) for middle in middles):
         return False
     if all(middle[-1].endswith("'s") for middle in middles):
         return True

@@ -167,11 +167,25 @@ def test_another_weekday_is_another_time_of_the_same_fact_and_another_event() ->
         ("The API of staging listens on port 8080", "The API of production listens on port 8080"),
         ("The daily standup is held by the whole team", "The weekly standup is held by the whole team"),
         ("Maya's birthday is on 3 May", "Mark's birthday is on 3 May"),
+        ("Room 101 has 20 seats", "Room 102 has 25 seats"),
+        ("Invoice 2041 was paid on 3 May", "Invoice 2042 was paid on 9 May"),
     ],
 )
 def test_the_same_of_two_subjects_is_two_things_however_alike(one: str, other: str) -> None:
     for category in ("preference", "fact", "workflow", "decision"):
         assert why(one, other, category, similarity=0.98) is None
+
+
+@pytest.mark.parametrize(
+    ("new", "old"),
+    [
+        ("Room 101 has 25 seats", "Room 101 has 20 seats"),
+        ("Standup is at 10 in room 5", "Standup is at 9 in room 4"),
+        ("The port of the API is 9090 since May 4", "The port of the API is 8080 since May 3"),
+    ],
+)
+def test_other_numbers_behind_the_same_subject_are_its_newer_ones(new: str, old: str) -> None:
+    assert why(new, old, "fact", similarity=0.97) is not None
 
 
 @pytest.mark.parametrize(
