@@ -359,7 +359,7 @@ def _output(output: Any) -> tuple[str, bool] | None:
         # Older versions wrote the object of a result as JSON in a text.
         with suppress(ValueError, RecursionError):
             value = json.loads(output)
-            output = value if isinstance(value, dict) and isinstance(value.get("output"), str) else output
+            output = value if isinstance(value, dict) and value.keys() == {"output", "metadata"} else output
     if isinstance(output, dict):
         failed = output.get("success") is False or mapping(output.get("metadata")).get("exit_code") not in (None, 0)
         inner = output.get("output", output.get("content"))

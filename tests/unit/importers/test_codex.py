@@ -110,6 +110,12 @@ def test_the_first_rollouts_had_no_envelopes(write: Write, said: Said) -> None:
     assert said(CODEX.parse(path)) == [("user", "text", "hi"), ("assistant", "text", "hello")]
 
 
+def test_json_that_a_tool_prints_is_kept_whole_also_where_it_has_an_output(write: Write) -> None:
+    printed = json.dumps({"output": "dist/app.js", "warnings": 3})
+    path = write(META, item("function_call_output", call_id="c1", output=printed))
+    assert [m.text for m in CODEX.parse(path) if isinstance(m, NewMessage)] == [printed]
+
+
 def test_calls_are_paired_with_their_results(write: Write) -> None:
     wrapped = json.dumps({"output": "no such file", "metadata": {"exit_code": 2}})
     path = write(
