@@ -241,6 +241,17 @@ def test_a_forks_copies_are_what_the_first_rollout_said(tmp_path: Path, write: W
     assert {one.conversation for one in messages(fork)} == {second}
 
 
+@pytest.mark.parametrize("thread", [THREAD, THREAD.replace("019c", "019d")])
+def test_what_is_asked_again_at_once_behind_a_base_is_no_copy_of_it(write: Write, thread: str) -> None:
+    folder = "sessions/2026/01/15"
+    write(META, typed("the lamp?"), spoken("assistant", "green"), name=f"{folder}/rollout-{THREAD}.jsonl")
+    meta = entry("session_meta", id=thread, history_base={"thread_id": THREAD, "end_ordinal_exclusive": 1})
+    later = [{**line, "timestamp": "2026-01-16T12:00:00Z"} for line in (meta, typed("the lamp?"))]
+    found = CODEX.parse(write(*later, name=f"{folder}/rollout-a.jsonl"))
+    said = [(one.conversation, str(one.created_at)) for one in found if isinstance(one, NewMessage)]
+    assert said == [(thread, "2026-01-16 12:00:00+00:00")]
+
+
 @pytest.mark.parametrize("helper", [{"other": "guardian"}, "compact", "memory_consolidation"])
 def test_what_codex_asks_itself_is_nobodys_word(write: Write, helper: Any) -> None:
     told = "The following is the Codex agent history.\n>>> TRANSCRIPT START\n[1] user: the lamp?\n>>> TRANSCRIPT END"
