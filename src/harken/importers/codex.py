@@ -224,12 +224,12 @@ class _RolloutReader(LineReader):
             yield item
 
     def _said_before(self, meta: Mapping[str, Any]) -> list[NewMessage]:
-        """The messages, last first, of the rollout that a fork's begins with a copy of, each line with a new time."""
+        """The messages, last first, of the rollout that a fork's begins with a copy of, unless that is its base."""
         named, read = string(meta.get("id")) or "", list[ParsedItem]()
         forked = _head(meta, named).metadata.get("forked_from", "")
         source = _rollout(forked if named == self._conversation else named, self._path)
         with suppress(TranscriptError, OSError):
-            read += Codex(source).parse(source) if source else ()
+            read += Codex(source).parse(source) if source and not meta.get("history_base") else ()
         self._heads |= {head.external_id: head for head in read if isinstance(head, ParsedConversation)}
         return [message for message in reversed(read) if isinstance(message, NewMessage)]
 
@@ -359,7 +359,7 @@ def _output(output: Any) -> tuple[str, bool] | None:
         # Older versions wrote the object of a result as JSON in a text.
         with suppress(ValueError, RecursionError):
             value = json.loads(output)
-            output = value if isinstance(value, dict) and isinstance(value.get("output"), str) else output
+            output = value if isinstance(value, dict) and value.keys() == {"output", "metadata"} else output
     if isinstance(output, dict):
         failed = output.get("success") is False or mapping(output.get("metadata")).get("exit_code") not in (None, 0)
         inner = output.get("output", output.get("content"))

@@ -110,6 +110,12 @@ def test_the_first_rollouts_had_no_envelopes(write: Write, said: Said) -> None:
     assert said(CODEX.parse(path)) == [("user", "text", "hi"), ("assistant", "text", "hello")]
 
 
+def test_json_that_a_tool_prints_is_kept_whole_also_where_it_has_an_output(write: Write) -> None:
+    printed = json.dumps({"output": "dist/app.js", "warnings": 3})
+    path = write(META, item("function_call_output", call_id="c1", output=printed))
+    assert [m.text for m in CODEX.parse(path) if isinstance(m, NewMessage)] == [printed]
+
+
 def test_calls_are_paired_with_their_results(write: Write) -> None:
     wrapped = json.dumps({"output": "no such file", "metadata": {"exit_code": 2}})
     path = write(
@@ -233,6 +239,17 @@ def test_a_forks_copies_are_what_the_first_rollout_said(tmp_path: Path, write: W
     assert heads == [THREAD, second]
     first.unlink()
     assert {one.conversation for one in messages(fork)} == {second}
+
+
+@pytest.mark.parametrize("thread", [THREAD, THREAD.replace("019c", "019d")])
+def test_what_is_asked_again_at_once_behind_a_base_is_no_copy_of_it(write: Write, thread: str) -> None:
+    folder = "sessions/2026/01/15"
+    write(META, typed("the lamp?"), spoken("assistant", "green"), name=f"{folder}/rollout-{THREAD}.jsonl")
+    meta = entry("session_meta", id=thread, history_base={"thread_id": THREAD, "end_ordinal_exclusive": 1})
+    later = [{**line, "timestamp": "2026-01-16T12:00:00Z"} for line in (meta, typed("the lamp?"))]
+    found = CODEX.parse(write(*later, name=f"{folder}/rollout-a.jsonl"))
+    said = [(one.conversation, str(one.created_at)) for one in found if isinstance(one, NewMessage)]
+    assert said == [(thread, "2026-01-16 12:00:00+00:00")]
 
 
 @pytest.mark.parametrize("helper", [{"other": "guardian"}, "compact", "memory_consolidation"])
