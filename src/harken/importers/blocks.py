@@ -20,7 +20,8 @@ _OWN_TOOL = re.compile(r"mcp_+(?:\w+_)?harken_*\w+", re.IGNORECASE)
 _OWN_COMMAND = re.compile(
     r'"(?:command|cmd)":\s*'
     r'(?:\["[\w/.-]{1,99}sh",\s*"-\w+",\s*)?"\s*(?:cd\s[^"&;]{1,500}(?:&&|;)\s*)?(?:[A-Z_]{1,60}=\S{1,300}\s+){0,9}'
-    r"(?:(?:uvx|uv run|python[\d.]* -m)\s+)?(?:[^\s\"\']{0,300}/)?harken\s+(?:--(?:home|store)[\s=]\S+\s+)?"
+    r"(?:(?:uvx|uv run|python[\d.]* -m|time|(?:timeout|nice)(?: -[^\s\"]{1,20}){0,3}(?: \d\S{0,9}){0,2})\s+){0,3}"
+    r"(?:[^\s\"\']{0,300}/)?harken\s+(?:--(?:home|store)[\s=]\S+\s+|--?\w[\w-]{0,30}\s+){0,4}"
     r"(?:search|show|context|assemble|premortem|memory|core|experience|values|code|commits|documents|rag|task|export"
     r"|list|rules|topics|digest|chat)\b"
     r'(?:[^"\\;&]|\\[^n]|&(?!&))*"'

@@ -139,6 +139,8 @@ def test_a_megabyte_of_openings_takes_no_time() -> None:
         ("Bash", 'Bash {"command": "harken digest --since \\"2 weeks ago\\""}'),
         ("Bash", 'Bash {"command": "harken rules"}'),
         ("Bash", 'Bash {"command": "harken search zebras"}'),
+        ("Bash", 'Bash {"command": "timeout 20 harken search zebras"}'),
+        ("Bash", 'Bash {"command": "time timeout -k 5s 20s uv run harken --verbose --home /srv/h search zebras"}'),
         ("Bash", 'Bash {"command": "cd /srv/shop && HARKEN_HOME=/x /usr/local/bin/harken show 1"}'),
         ("shell", 'shell {"command": ["bash", "-lc", "uvx harken context zebras"]}'),
         ("exec_command", 'exec_command {"cmd":"python3 -m harken search zebras"}'),
