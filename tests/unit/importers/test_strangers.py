@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from harken.engine import Harken
-from harken.errors import ExportError
+from harken.errors import ExportError, NotFoundError
 from harken.importers.importer import ImportReport
 from harken.model.conversations import Trust
 
@@ -141,6 +141,20 @@ class TestExports:
         assert "PWN" not in (tmp_path / "out.jsonl").read_text()
         harken.import_transcripts("jsonl", [tmp_path / "conversation.jsonl"], as_mine=True)
         assert "zebra" in [m.text for m in harken.show(mine.conversation_uid).messages]
+
+    def test_no_record_has_the_id_of_one_of_another_kind_which_would_be_forgotten_with_it(
+        self, harken: Harken, tmp_path: Path
+    ) -> None:
+        said, mine = (
+            harken.record_message("talk", "user", "okapi"),
+            harken.memories.add("The vault opens on Mondays").memory,
+        )
+        saved = memory(said.uid, "zebra", AT, superseded_by="nothing")
+        marker = {**said_in("c-1", "lion", "owner"), "type": "marker", "id": mine.uid}
+        report = harken.import_transcripts("jsonl", [export_file(tmp_path, saved, *headed("c-1", marker))])
+        assert (report.kept, report.added, report.left_changes) == (0, 0, 2)
+        with pytest.raises(NotFoundError):
+            harken.memories.forget([said.uid])
 
     def test_no_conversation_is_begun_with_the_last_number(self, harken: Harken, tmp_path: Path) -> None:
         uid = harken.recorder.new_uid("conversation", "to come")
