@@ -444,7 +444,7 @@ def _present(tx: Transaction, records: Sequence[SavedRecord]) -> dict[str, Saved
 
 def _of_own(tx: Transaction, fresh: Sequence[Event]) -> set[int]:
     """Those of a stranger's events, by `id()`, that would stand in the owner's conversations or reach into another."""
-    placed = [one for one in fresh if isinstance(one, Segment | Exchange | Message)]
+    placed = [one for one in fresh if isinstance(one, Segment | Exchange | ExchangeEnd | Message)]
     named = [[uid for name in ("segment_uid", "exchange_uid") if (uid := getattr(one, name, ""))] for one in placed]
     place = places_of(tx, [uid for uids in named for uid in uids])
     own = own_conversations(tx, {one.conversation_uid for one in placed})
@@ -455,7 +455,7 @@ def _of_own(tx: Transaction, fresh: Sequence[Event]) -> set[int]:
     return {one for one, uid in ids.items() if uid in doubled} | {
         id(one)
         for one, uids in zip(placed, named, strict=True)
-        if one.conversation_uid in own
+        if (one.conversation_uid in own and not (isinstance(one, ExchangeEnd) and one.exchange_uid in place))
         or getattr(one, "number", 0) > _HIGHEST
         or any(place.get(uid, one.conversation_uid) != one.conversation_uid for uid in uids)
     }

@@ -118,9 +118,11 @@ class TestExports:
             harken.import_transcripts("jsonl", [export_file(tmp_path, *headed(name))], as_mine=True)
         assert harken.maintenance.doctor() == []
 
+    @pytest.mark.parametrize("at_once", [1, 300])
     def test_nothing_is_added_to_a_conversation_of_the_owner_or_changed_in_it(
-        self, harken: Harken, tmp_path: Path
+        self, harken: Harken, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
     ) -> None:
+        monkeypatch.setattr("harken.importers.merge._BATCH_EVENTS", at_once)
         mine = harken.record_message("talk", "user", "Where is the vault?", channel="chat")
         end = {"event": "exchange_end", "id": mine.exchange_uid, "conversation": mine.conversation_uid, "at": LATER}
         events = headed(
@@ -128,9 +130,10 @@ class TestExports:
             said_in(mine.conversation_uid, "zebra", "owner"),
             {**said_in(mine.conversation_uid, "PWN", "imported"), "id": mine.uid},
             {**end, "status": "failed", "error": "PWN"},
+            {**end, "id": "x-9", "status": "completed"},
         )
         report = harken.import_transcripts("jsonl", [export_file(tmp_path, *events)])
-        assert (report.added, report.known, report.capped, report.left_changes) == (0, 1, 0, 5)
+        assert (report.added, report.known, report.capped, report.left_changes) == (0, 1, 0, 6)
         # What is said next goes on in the owner's segment, whatever number a stranger's has.
         later = harken.record_message("talk", "user", "And its key?", channel="chat")
         assert (later.segment_uid, later.exchange_uid) == (mine.segment_uid, mine.exchange_uid)
