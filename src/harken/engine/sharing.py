@@ -152,8 +152,7 @@ class Sharing:
         named = self._named(by, uid)
         with self.control.reading(by.principal.team) as tx:
             itself = origins_of(tx, [named.uid]).get((named.space.id, named.uid))
-            is_copy = itself is not None and itself.origin.sharer is not None
-            copies = [itself.origin] if is_copy and itself else copies_of(tx, named.space.id, [named.uid])
+            copies = [itself.origin] if itself and itself.origin.sharer else copies_of(tx, named.space.id, [named.uid])
         mine = [one for one in copies if (only is None or one.space == only.id) and self._may_take_back(by, one)]
         if not mine:
             raise NotFoundError(f"There is no copy of {named.uid} that you may take back. See: harken show {named.uid}")

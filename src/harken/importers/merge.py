@@ -56,13 +56,14 @@ from harken.storage.events import Ingest
 from harken.storage.ports import StoredSpace, Transaction, rows_by
 from harken.storage.positions import find_places
 from harken.storage.records.marks import own_label
-from harken.storage.records.rows import TOPIC, find_kept
+from harken.storage.records.rows import KEPT, TOPIC, find_kept
 from harken.storage.state import core_facts
-from harken.storage.tables import conversations, exchanges, ratings, segments, tombstones
+from harken.storage.tables import conversations, exchanges, messages, ratings, segments, tombstones
 
 # One transaction: others wait for the write lock no longer than a fraction of a second.
 _BATCH_EVENTS = 300
 _OWN = (Trust.OWNER, Trust.AGENT)
+_TABLES = (conversations, segments, exchanges, messages, *(source.table for source in KEPT.values()))
 _HIGHEST = 2**30  # of a stranger's segments and exchanges: what is said next finds numbers behind it
 
 Forget = Callable[[ForgetPlan], Forgotten]
@@ -184,8 +185,7 @@ def merge_export(
         ExportError: see `read_export`; also where a record belongs to one that neither the file nor the store has.
         StoreError: the store refuses; what was brought in before stays.
     """
-    lines = read_export(file)
-    course = _Course()
+    lines, course = read_export(file), _Course()
     broken: ExportError | None = None
     while broken is None:
         batch: list[ExportLine] = []
@@ -216,9 +216,8 @@ def _keep_made(recorder: Recorder, made: Sequence[Derived], course: _Course, as_
         return recorder.redactor.redact(text).text
 
     with recorder.store.writing() as tx:
-        kept = keep_derived(tx, made, course.graves, clean, course.space, as_mine)
-    done.summaries, done.vectors = kept
-    if any(kept):
+        done.summaries, done.vectors = keep_derived(tx, made, course.graves, clean, course.space, as_mine)
+    if done.summaries or done.vectors:
         recorder.wake()
 
 
@@ -382,8 +381,7 @@ def _count(tx: Transaction, events: Sequence[Event], fresh: Sequence[Event], lef
     added = {event.uid: event.conversation_uid for event in fresh if isinstance(event, Message)}
     rest = [event for event in events if isinstance(event, Message) and event.uid not in added]
     gone = find_tombstones(tx, {uid for event in rest for uid in (event.uid, event.conversation_uid)}) | left
-    done.added = len(added)
-    done.conversations = set(added.values())
+    done.added, done.conversations = len(added), set(added.values())
     done.forgotten = sum(1 for event in rest if not gone.isdisjoint((event.uid, event.conversation_uid)))
     done.known = len(rest) - done.forgotten
 
@@ -446,14 +444,18 @@ def _present(tx: Transaction, records: Sequence[SavedRecord]) -> dict[str, Saved
 
 def _of_own(tx: Transaction, fresh: Sequence[Event]) -> set[int]:
     """Those of a stranger's events, by `id()`, that would stand in the owner's conversations or reach into another."""
-    placed = [one for one in fresh if isinstance(one, Segment | Exchange | Message)]
+    placed = [one for one in fresh if isinstance(one, Segment | Exchange | ExchangeEnd | Message)]
     named = [[uid for name in ("segment_uid", "exchange_uid") if (uid := getattr(one, name, ""))] for one in placed]
     place = places_of(tx, [uid for uids in named for uid in uids])
     own = own_conversations(tx, {one.conversation_uid for one in placed})
-    return {
+    saved = {one.uid: KEPT[one.source].table for one in fresh if isinstance(one, SavedRecord)}
+    # A record with the id of one of another kind would take that along when it is forgotten.
+    ids = {id(one): uid for one in fresh if (uid := getattr(one, "uid", ""))}
+    doubled = {uid for kind in _TABLES for uid in find_known(tx, kind, [*ids.values()]) if saved.get(uid) is not kind}
+    return {one for one, uid in ids.items() if uid in doubled} | {
         id(one)
         for one, uids in zip(placed, named, strict=True)
-        if one.conversation_uid in own
+        if (one.conversation_uid in own and not (isinstance(one, ExchangeEnd) and one.exchange_uid in place))
         or getattr(one, "number", 0) > _HIGHEST
         or any(place.get(uid, one.conversation_uid) != one.conversation_uid for uid in uids)
     }

@@ -147,8 +147,7 @@ def plan_tombstones(tx: Transaction, graves: Sequence[Grave]) -> ForgetPlan:
     single = [replace(one, conversation_uid=places[one.uid]) for one in tombstones if one.uid in places]
     ended = {tombstone.uid: tombstone.at for tombstone in tombstones if tombstone.kind == "conversation"}
     sizes = message_counts(tx, _and_subagents(tx, list(ended)))
-    last = max(ended.values(), default=None)
-    whole = [Tombstone(uid, uid, "conversation", at) for uid in sizes if (at := ended.get(uid, last))]
+    whole = [Tombstone(uid, uid, "conversation", ended.get(uid) or max(ended.values())) for uid in sizes]
     saved = [grave for grave in graves if isinstance(grave, SavedRecord) and kept_times(tx, grave.source, [grave.uid])]
     moment = max((grave.at for grave in (*single, *whole)), default=None)
     topics = _topics(tx, {*places.values(), *sizes}, moment) if moment else []

@@ -147,7 +147,7 @@ def carry(place: RecordedHome, to: RecordedHome) -> None:
     file = to.home / "export.jsonl"
     with file.open("wb") as stream:
         export(place.store, stream, lambda _done, _all: None)
-    Importer(to.recorder).run(Jsonl(), [file])
+    Importer(to.recorder, as_mine=True).run(Jsonl(), [file])
 
 
 def test_an_export_keeps_the_order_and_the_positions(place: RecordedHome, other: RecordedHome) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from harken.engine import Harken
-from harken.errors import ExportError
+from harken.errors import ExportError, NotFoundError
 from harken.importers.importer import ImportReport
 from harken.model.conversations import Trust
 
@@ -118,9 +118,11 @@ class TestExports:
             harken.import_transcripts("jsonl", [export_file(tmp_path, *headed(name))], as_mine=True)
         assert harken.maintenance.doctor() == []
 
+    @pytest.mark.parametrize("at_once", [1, 300])
     def test_nothing_is_added_to_a_conversation_of_the_owner_or_changed_in_it(
-        self, harken: Harken, tmp_path: Path
+        self, harken: Harken, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
     ) -> None:
+        monkeypatch.setattr("harken.importers.merge._BATCH_EVENTS", at_once)
         mine = harken.record_message("talk", "user", "Where is the vault?", channel="chat")
         end = {"event": "exchange_end", "id": mine.exchange_uid, "conversation": mine.conversation_uid, "at": LATER}
         events = headed(
@@ -128,9 +130,10 @@ class TestExports:
             said_in(mine.conversation_uid, "zebra", "owner"),
             {**said_in(mine.conversation_uid, "PWN", "imported"), "id": mine.uid},
             {**end, "status": "failed", "error": "PWN"},
+            {**end, "id": "x-9", "status": "completed"},
         )
         report = harken.import_transcripts("jsonl", [export_file(tmp_path, *events)])
-        assert (report.added, report.known, report.capped, report.left_changes) == (0, 1, 0, 5)
+        assert (report.added, report.known, report.capped, report.left_changes) == (0, 1, 0, 6)
         # What is said next goes on in the owner's segment, whatever number a stranger's has.
         later = harken.record_message("talk", "user", "And its key?", channel="chat")
         assert (later.segment_uid, later.exchange_uid) == (mine.segment_uid, mine.exchange_uid)
@@ -141,6 +144,20 @@ class TestExports:
         assert "PWN" not in (tmp_path / "out.jsonl").read_text()
         harken.import_transcripts("jsonl", [tmp_path / "conversation.jsonl"], as_mine=True)
         assert "zebra" in [m.text for m in harken.show(mine.conversation_uid).messages]
+
+    def test_no_record_has_the_id_of_one_of_another_kind_which_would_be_forgotten_with_it(
+        self, harken: Harken, tmp_path: Path
+    ) -> None:
+        said, mine = (
+            harken.record_message("talk", "user", "okapi"),
+            harken.memories.add("The vault opens on Mondays").memory,
+        )
+        saved = memory(said.uid, "zebra", AT, superseded_by="nothing")
+        marker = {**said_in("c-1", "lion", "owner"), "type": "marker", "id": mine.uid}
+        report = harken.import_transcripts("jsonl", [export_file(tmp_path, saved, *headed("c-1", marker))])
+        assert (report.kept, report.added, report.left_changes) == (0, 0, 2)
+        with pytest.raises(NotFoundError):
+            harken.memories.forget([said.uid])
 
     def test_no_conversation_is_begun_with_the_last_number(self, harken: Harken, tmp_path: Path) -> None:
         uid = harken.recorder.new_uid("conversation", "to come")

@@ -108,8 +108,7 @@ def _fits(column: Column[Any], value: Any) -> bool:
     if isinstance(kind, Json):
         return isinstance(value, Mapping)
     if isinstance(kind, Listed):
-        is_nested = column.name in _NESTED
-        return isinstance(value, list | tuple) and (is_nested or all(isinstance(one, str) for one in value))
+        return isinstance(value, list | tuple) and (column.name in _NESTED or all(isinstance(x, str) for x in value))
     if isinstance(kind, BigInteger | Integer):
         return isinstance(value, int) and not isinstance(value, bool) and -_MOST <= value < _MOST
     if isinstance(kind, Float):
