@@ -188,7 +188,7 @@ class Chats:
     def warm_up(self) -> Future[None] | None:
         """Load what a recall needs, in a thread, while nobody waits for it; an endpoint has no model, and may cost."""
         is_endpoint = self._settings().embedder == "openai-compatible"
-        return None if is_endpoint else self._sessions.models.threads.submit(self._load)
+        return None if is_endpoint else self._sessions.models.submit(self._load)
 
     def _load(self) -> None:
         """Look for something as a recall does, of which all passes: what it imports and puts together stays."""

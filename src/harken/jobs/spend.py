@@ -14,7 +14,7 @@ from uuid import uuid4
 from harken.config.sections import LlmConfig
 from harken.config.settings import Settings
 from harken.errors import EndpointError, HarkenError, SpendLimitError
-from harken.providers.chat_model import CallOptions, ChatAnswer, ChatMessage, ChatModel, TokenUsage, ToolCall
+from harken.providers.chat_model import CallOptions, ChatAnswer, ChatMessage, ChatModel, TokenUsage
 from harken.providers.options import ChatOptions
 from harken.providers.registry import open_chat_model
 from harken.storage.enrichment.consent import drop_model, model_since, note_model
@@ -167,7 +167,7 @@ class MeteredModel:
     def _begin(self, messages: Sequence[ChatMessage], options: CallOptions) -> tuple[str, int]:
         """Book the most that a call may cost, with the longest answer; its id, and the prompt's tokens."""
         texts = [options.get("instructions", ""), *(message.text for message in messages)]
-        texts += [_written(call) for message in messages for call in message.tool_calls]
+        texts += [f"{call.name} {dict(call.arguments)}" for message in messages for call in message.tool_calls]
         texts += [f"{tool.name} {tool.description} {dict(tool.parameters)}" for tool in options.get("tools", ())]
         asked = sum(tokens.estimate(text) + _AROUND_A_MESSAGE for text in texts)
         most = TokenUsage(asked, options.get("max_tokens") or self.model.max_tokens)
@@ -177,15 +177,12 @@ class MeteredModel:
         """Book an answer, and give it with its price: of tokens as estimated where the endpoint counts none."""
         used = answer.usage
         if not (used.input_tokens and used.output_tokens):
-            said = sum(map(tokens.estimate, [answer.text, *map(_written, answer.tool_calls)]))
-            used = TokenUsage(used.input_tokens or asked, used.output_tokens or said, used.cached_tokens)
+            calls = [f"{call.name} {dict(call.arguments)}" for call in answer.tool_calls]
+            said = used.output_tokens or sum(map(tokens.estimate, [answer.text, *calls]))
+            used = TokenUsage(used.input_tokens or asked, said, used.cached_tokens)
             answer = replace(answer, price_usd=self.model.price(used))
         self.book.answered(uid, used, answer.price_usd)
         return answer
-
-
-def _written(call: ToolCall) -> str:
-    return f"{call.name} {dict(call.arguments)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -384,7 +385,7 @@ class SearchSessions:
         A model that knows the Latin script alone is not asked for what is foreign to it, if that is wanted, unless
         there is a second one.
         """
-        return self.models.threads.submit(self._embedded, spaces, text, unless_foreign)
+        return self.models.submit(self._embedded, spaces, text, unless_foreign)
 
     def _embedded(self, spaces: Mapping[str, StoredSpace], text: str, unless_foreign: bool) -> _Answer:
         first, note = spaces["active"], ""
@@ -427,6 +428,13 @@ class QueryModels:
 
     threads: ThreadPoolExecutor = field(default_factory=partial(ThreadPoolExecutor, _AT_ONCE, "embed"))
     opened: dict[str, tuple[Embedder, QueryVectors]] = field(default_factory=dict)
+    _pid: int = field(default_factory=os.getpid)
+
+    def submit(self, work: Callable[..., _Value], *given: Any) -> Future[_Value]:
+        """Have work done in a thread; a process that was forked has none of its parent's, and begins its own."""
+        if self._pid != os.getpid():
+            self.threads, self.opened, self._pid = ThreadPoolExecutor(_AT_ONCE, "embed"), {}, os.getpid()
+        return self.threads.submit(work, *given)
 
 
 @contextmanager

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import gc
 import json
+import multiprocessing
 import threading
+import warnings
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -38,11 +40,29 @@ def harken(home: Path, clock: Clock) -> Iterator[Harken]:
         yield harken
 
 
+def _search_in_a_fork(harken: Harken) -> None:
+    assert harken.search(f"{LONG} again").hits[0].vector_rank == 1
+
+
 class TestRecording:
     def test_a_message_is_found_by_its_words_at_once(self, harken: Harken) -> None:
         message = harken.record_message("talk", "user", "where are the zebras?", author="Ada")
         (hit,) = harken.search("zebras").hits
         assert (hit.entry.ref_uid, hit.entry.author, hit.entry.text) == (message.uid, "Ada", "where are the zebras?")
+
+    def test_a_forked_process_searches_by_meaning_as_well(self, harken: Harken) -> None:
+        """Its parent's threads, which embed queries, are not there: it waited for them for ever."""
+        harken.record_message("talk", "user", LONG)
+        harken.embed()
+        assert harken.search(LONG).hits[0].vector_rank == 1
+        child = multiprocessing.get_context("fork").Process(target=_search_in_a_fork, args=(harken,))
+        with warnings.catch_warnings():
+            # Python warns of forks beside threads, which is what this is about.
+            warnings.simplefilter("ignore")
+            child.start()
+        child.join(60)
+        child.kill()
+        assert child.exitcode == 0
 
     @pytest.mark.parametrize("content", [None, [{"type": "text", "text": "a zebra"}], b"a zebra"])
     def test_what_is_no_text_is_refused_by_its_kind(self, harken: Harken, content: object) -> None:

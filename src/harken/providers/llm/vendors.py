@@ -58,8 +58,7 @@ def _openai(options: ChatOptions, connections: httpx2.AsyncClient) -> Model:
     )
     if url == _OPENAI:
         return OpenAIChatModel(options.model, provider=OpenAIProvider(openai_client=client))
-    # Everybody knows `max_tokens` but OpenAI's models that think, which Azure and gateways hand on to. The template of
-    # Qwen and others takes one system message alone.
+    # OpenAI's models that think are behind Azure and gateways too; the template of Qwen takes one system message.
     profile = OpenAIModelProfile(
         openai_chat_supports_max_completion_tokens=bool(_THINKS.match(options.model)),
         openai_chat_supports_multiple_system_messages=False,

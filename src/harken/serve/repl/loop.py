@@ -17,7 +17,6 @@ from rich.text import Text
 
 from harken.chat.turn import CHAT_CHANNEL, Turn
 from harken.context.builder import ContextSession as Talk
-from harken.context.layers import LayerName
 from harken.engine import Harken
 from harken.errors import HarkenError, MissingExtraError, NotFoundError, UsageError
 from harken.journal.journal import TYPED_NAME
@@ -109,13 +108,12 @@ class Repl:
             return self.slash.run(words)
         try:
             turn = self.say(words.removeprefix("/") if words.startswith("//") else line) if words else None
+            if turn and turn.error and not turn.stopped:
+                raise HarkenError(f"The answer failed: {' '.join(turn.error.split())}")
         except BrokenPipeError:
             raise
         except Exception as error:  # noqa: BLE001 - the serve boundary: the chat outlives whatever an answer raises
             self.session.note(line_of(error))
-        else:
-            if turn and turn.error and not turn.stopped:
-                self.session.note(f"The answer failed: {' '.join(turn.error.split())}")
         return True
 
     def _aside(self, words: str) -> None:
@@ -131,8 +129,7 @@ def _footer(turn: Turn) -> str:
         parts.append(f"{usage.input_tokens:,} tokens in, {usage.output_tokens:,} out")
     if turn.price_usd is not None and turn.price_usd > 0:
         parts.append(f"${turn.price_usd:.4f}")
-    past, known, earlier = map(turn.context.layer, (LayerName.PAST, LayerName.KNOWN, LayerName.AUTO_RAG))
-    elsewhere = turn.context.layer(LayerName.ELSEWHERE)
+    past, known, earlier, elsewhere = map(turn.context.layer, ("past", "known", "auto_rag", "elsewhere"))
     back = []
     if past is not None:
         talks = sum(item.facts.get("source") == "conversation" for item in past.items)
