@@ -347,13 +347,17 @@ def test_who_tries_keys_is_stopped(served: Served) -> None:
     assert served.verb("ann", "whoami").status_code == 200
 
 
-def test_whose_calls_wait_for_a_lock_keeps_nobody_else_waiting(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("verb", ["record", "recall"])
+def test_whose_calls_wait_for_a_lock_keeps_nobody_else_waiting(
+    served: Served, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
     monkeypatch.setattr(connection, "LOCK_TIMEOUT_SECONDS", 30)
     own = served.team.opened(served.team.speaker(served.keys["bob"]).own)
-    said = {"conversation": "log", "role": "user", "text": "High water."}
+    said = {"conversation": "log", "text": "Is the high water over?", **({"role": "user"} if verb == "record" else {})}
+    served.verb("bob", "record", {"conversation": "before", "role": "user", "text": "The high water is over."})
     with ThreadPoolExecutor(60) as threads:
         with own.store.writing():
-            waiting = [threads.submit(served.verb, "bob", "record", said) for _ in range(60)]
+            waiting = [threads.submit(served.verb, "bob", verb, said) for _ in range(60)]
             time.sleep(1)
             assert served.verb("ann", "search", {"query": "water"}).status_code == 200
             assert not any(each.done() for each in waiting)

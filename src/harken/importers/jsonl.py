@@ -1,7 +1,7 @@
 """Harken's own exchange format: one message per line.
 
-Keys: `conversation`, `role`, `content`, and as wanted `author`, `ts` (or `timestamp`, `created_at`, `at`), `type`,
-`project`, `title`, `id`, `call_id`, `tool_name`, `metadata`. A key that is null counts as missing; others are left out.
+Keys: `conversation`, `role`, `content`, and as wanted `author`, `ts` (or `timestamp`, `created_at`, `at`, `time`,
+`date`), `type`, `project`, `title`, `id`, `call_id`, `tool_name`, `metadata`. What is null counts as missing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from harken.text.fence import without_recall
 _ROLES = {role.value: role for role in Role}
 _TYPES = (MessageType.TEXT, MessageType.TOOL_CALL, MessageType.TOOL_RESULT, MessageType.MARKER)
 # What files of others call a time; one that is none is passed over like any key of theirs.
-_OTHER_TIMES = ("timestamp", "created_at", "at")
+_OTHER_TIMES = ("timestamp", "created_at", "at", "time", "date")
 _TEXT_KEYS = ("author", "project", "title", "id", "call_id", "tool_name")
 
 

@@ -30,7 +30,7 @@ def test_every_key_arrives(write: Write) -> None:
     assert message.created_at == moment(given["ts"])
 
 
-@pytest.mark.parametrize("name", ["timestamp", "created_at", "at"])
+@pytest.mark.parametrize("name", ["timestamp", "created_at", "at", "time", "date"])
 def test_a_time_may_bear_the_names_that_others_give_it(write: Write, name: str) -> None:
     _, message, _ = JSONL.parse(write({**LEAST, name: "2026-01-15T12:00:00Z"}))
     assert isinstance(message, NewMessage)

@@ -45,7 +45,7 @@ TEAM_TOOLS = f"{DEFAULT_TOOLS},record,recall"
 _SPEAKER, _RATE = "harken.speaker", "harken.rate"
 # Of one address, how often in a minute a key may be shown that is none.
 _WRONG_KEYS = 60
-# Of one principal's calls, how many are answered at once: where theirs wait for a lock, threads are left for others.
+# Of one principal, how many reads and how many writes at once: where theirs wait for a lock, others have threads.
 _OF_ONE = 8
 _log = Log(__name__)
 
@@ -60,7 +60,7 @@ class TeamServer:
         self.calls = TeamCalls(team, self.metrics)
         self._rates = Rates(settings.serve.rate)
         self._turns = Turns()
-        self._of_each: dict[str, asyncio.Semaphore] = {}
+        self._of_each: dict[tuple[str, bool], asyncio.Semaphore] = {}
         self._wrong = Rates(_WRONG_KEYS)
         self.mcp = McpMount(self._mcp_answer, _offered)
         self.model = "loading"
@@ -95,8 +95,9 @@ class TeamServer:
 
     async def answer(self, call: VerbCall) -> Answered:
         """Answer a call in a thread of its own, when it is its turn."""
-        own = self._of_each.setdefault(call.speaker.principal.id, asyncio.Semaphore(_OF_ONE))
-        async with own, self._turns.taken(call.operation.effect is Effect.READS):
+        is_read = call.operation.effect is Effect.READS
+        own = self._of_each.setdefault((call.speaker.principal.id, is_read), asyncio.Semaphore(_OF_ONE))
+        async with own, self._turns.taken(is_read):
             return await run_sync(self.calls.answer, call)
 
     async def _mcp_answer(
@@ -179,13 +180,10 @@ def make_team_app(
     return app
 
 
-Answer = Callable[[TeamServer, Request], Any]
-
-
 class _Keyed:
     """A route that is answered to whoever shows a key, no more often than they may ask."""
 
-    def __init__(self, server: TeamServer, answer: Answer | None) -> None:
+    def __init__(self, server: TeamServer, answer: Callable[[TeamServer, Request], Any] | None) -> None:
         self._server = server
         self._answer = answer
 
