@@ -125,7 +125,8 @@ class TestAnsweredByTheModel:
         roles = [message["role"] for message in facts["context"]]
         assert roles == ["system", "system", "user"]
         sent = [message["content"] for message in server.requests[0].body["messages"]]
-        assert [message["content"] for message in facts["context"]] == sent
+        # To an endpoint of one's own goes one system message.
+        assert "\n\n".join(message["content"] for message in facts["context"]) == "\n\n".join(sent)
         shown = harken("task", "run", "daily", "And now?", "--show-context").out
         assert shown.endswith("user: How are you?\nassistant: Fine.\nuser: And now?\nFine again.\n")
         outcome = cli("task", "run", "daily", "And now?", "--show-context", code=1)
