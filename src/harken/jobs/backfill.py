@@ -165,8 +165,7 @@ class Backfill:
                             "longer than was expected. What the rest costs by the answers so far, the next one names"
                         )
                     if work.stored == len(work.useless) >= _CLAIMED_AT_ONCE:
-                        why = ", ".join(sorted(set(work.useless)))
-                        self.blocked_reason = f"None of its answers was of use ({why}): name another, harken model"
+                        self.blocked_reason = f"None of its answers was of use ({work.useless[0]}): name another model"
             finally:
                 work.give_back()
             wasted, self.blocked_reason = len(work.useless), self.blocked_reason or work.blocked_reason

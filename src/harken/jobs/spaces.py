@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -51,7 +52,7 @@ class Spaces:
     second: Callable[[], Embedder] | None = None
     multilingual: bool | None = None
     _second: Embedder | None = field(default=None, init=False)
-    _embedder: Embedder | None = field(default=None, init=False)
+    _opened: tuple[int, Embedder] | None = field(default=None, init=False)
     _older: dict[str, Embedder] = field(default_factory=dict, init=False)
     _lock: threading.RLock = field(default_factory=threading.RLock, init=False)
 
@@ -92,9 +93,10 @@ class Spaces:
             MissingExtraError: what it needs is not installed.
         """
         with self._lock:
-            if self._embedder is None and self.configured is not None:
-                self._embedder = self.configured()
-            return self._embedder
+            # In a process that was forked anew: two would read each other's answers from an endpoint's connections.
+            if self.configured is not None and (self._opened is None or self._opened[0] != os.getpid()):
+                self._opened = os.getpid(), self.configured()
+            return self._opened[1] if self._opened else None
 
     def filled(self) -> OpenSpace | None:
         """The space that new vectors go into, made if it is new; None where the settings name no model."""

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
@@ -60,6 +61,16 @@ class TestFilling:
         assert spaces.filled() == spaces.filled()
         assert spaces.embedder() is MODELS["old"]
         assert opening.opened == ["old"]
+
+    def test_a_forked_process_opens_the_model_anew(self, place: RecordedHome, monkeypatch: pytest.MonkeyPatch) -> None:
+        """By one connection to an endpoint two processes would read each other's answers."""
+        opening = Opening()
+        spaces = opening.spaces(place.store, "old")
+        parent = os.getpid()
+        for pid in (parent, parent, parent + 1, parent + 1):
+            monkeypatch.setattr(os, "getpid", lambda pid=pid: pid)
+            assert spaces.embedder() is MODELS["old"]
+        assert opening.opened == ["old", "old"]
 
     def test_without_a_model_nothing_is_filled(self, place: RecordedHome) -> None:
         spaces = Opening().spaces(place.store, None)

@@ -288,8 +288,7 @@ def _backfill(session: CommandSession, project: str | None, since: str | None, i
                 made = backfill.run(backlog, plan.price_usd, lambda done: show(done, total))
             halted = backfill.blocked_reason
     line = f"{plan.model} summarized {_both(made)}." if plan.calls else "Nothing older is left to summarize."
-    if useless := backfill.useless:
-        line += f" {counted(useless, 'answer')} of it had no use: there the extracts stay."
+    line += f" {counted(backfill.useless, 'answer')} of it had no use: there extracts stay." if backfill.useless else ""
     session.tell(as_json, {**_backfill_view(plan), "summarized": made}, line)
     if halted:
         raise HarkenError(f"Stopped, and the next backfill goes on from here. {halted}")
