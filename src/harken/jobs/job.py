@@ -74,7 +74,7 @@ class Outage:
         """It answered."""
         self._failures, self._answered, self._until = 0, True, None
 
-    def gives_up(self, error: HarkenError) -> bool:
+    def gives_up(self, error: Exception) -> bool:
         """True where an item with too many failures, this the last, is to be given up; asked before `begin`."""
         return not self.is_waited_out or self._answered or not isinstance(error, EndpointError)
 
@@ -104,7 +104,7 @@ class Job(ABC, Generic[Item, Made]):
         row: the attribute of an item that holds its row.
         locks: the tables that keeping results writes; see `Store.writing`.
         wake_next: called after results were kept.
-        fail_fast: raise an endpoint's failure after noting it.
+        fail_fast: raise an endpoint's failure, and what nobody expects, after noting it.
         is_paused: only what needs no model is wanted: an endpoint fails, or the day's money is spent.
         max_retries: how often an item that fails is tried again before it is given up.
         stored: results that were kept so far.
@@ -208,7 +208,7 @@ class Job(ABC, Generic[Item, Made]):
         asked_at = self.now()
         try:
             made = self._make(items)
-        except HarkenError as error:
+        except Exception as error:  # noqa: BLE001 - a model of one's own may raise anything, of one text each time
             if len(items) > 1 and not isinstance(error, _STOPS):
                 # One bad item must not take its batch with it into the list of the given up.
                 middle = len(items) // 2
@@ -224,7 +224,7 @@ class Job(ABC, Generic[Item, Made]):
             self.wake_next()
         return True
 
-    def _failed(self, items: list[Item], error: HarkenError, asked_at: datetime) -> bool:
+    def _failed(self, items: list[Item], error: Exception, asked_at: datetime) -> bool:
         """Note a failure; whether the rest of the batch may be tried."""
         self.is_drained = False
         _log.warning("job_failed", work=self.name, items=len(items), error_class=type(error).__name__)
@@ -237,11 +237,11 @@ class Job(ABC, Generic[Item, Made]):
                 jobs.fail(tx, self.name, sorted(self._owned(tx, items)), type(error).__name__, asked_at, *limits)
         if isinstance(error, RateLimitError) and error.retry_after_seconds is not None:
             until = self.now() + timedelta(seconds=error.retry_after_seconds)
-        stops = isinstance(error, _STOPS)
-        if stops:
+        stops, is_unexpected = isinstance(error, _STOPS), not isinstance(error, HarkenError)
+        if isinstance(error, _STOPS):
             self.blocked_by = error
             self.outage.begin(asked_at, until)
-        if self.fail_fast if stops else not isinstance(error, ProviderError):
+        if self.fail_fast if stops or is_unexpected else not isinstance(error, ProviderError):
             self.give_back()
             raise error
         return not stops

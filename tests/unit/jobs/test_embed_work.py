@@ -294,12 +294,25 @@ class TestFailures:
         assert len(desk.embedded()) == 25
         assert desk.given_up() == ["EndpointError"]
 
-    def test_an_error_that_nobody_expected_leaves_the_entries_to_the_next(self, place: RecordedHome) -> None:
+    def test_a_text_at_which_a_model_breaks_is_given_up_alone(self, place: RecordedHome) -> None:
         desk = Desk(place, 4)
+        desk.embedder.refuse("Number 2", ValueError("bug"))
+        worker = desk.worker(batch_size=4)
+        for _ in range(200):
+            worker.run_once()
+            place.clock.go_on(seconds=1)
+        assert desk.embedded() == ["Number 0", "Number 1", "Number 3"]
+        assert (desk.given_up(), worker.waiting()) == (["ValueError"], 0)
+
+    def test_whoever_waits_is_told_of_an_error_that_nobody_expected(self, place: RecordedHome) -> None:
+        desk = Desk(place, 1)
         desk.embedder.fail(RuntimeError("bug"))
+        worker = desk.worker()
+        worker.fail_fast = True
         with pytest.raises(RuntimeError):
-            run_until_idle(desk.worker())
-        assert desk.worker().run_once() == 4
+            run_until_idle(worker)
+        place.clock.go_on(seconds=1)
+        assert desk.worker().run_once() == 1
 
     def test_a_failure_of_one_who_was_too_slow_disturbs_nobody(self, place: RecordedHome) -> None:
         desk = Desk(place, 1)
