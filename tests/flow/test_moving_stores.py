@@ -73,6 +73,29 @@ def test_a_core_memory_that_was_deleted_since_stays_so(tmp_path: Path) -> None:
         assert second.maintenance.doctor() == []
 
 
+def test_a_core_memory_that_was_deleted_goes_where_the_export_is_brought(tmp_path: Path) -> None:
+    homes = [tmp_path / name for name in ("first", "second", "third")]
+    with opened(homes[0]) as first, opened(homes[1]) as second, opened(homes[2]) as third:
+        first.core.update("user", "pet", "okapi")
+        carried(first, second, tmp_path / "there.jsonl")
+        first.core.delete("user", "pet")
+        second.maintenance.export(tmp_path / "late.jsonl")
+        for target in (second, third):
+            carried(first, target, tmp_path / f"{target.home.name}.jsonl")
+        third.import_transcripts("jsonl", [tmp_path / "late.jsonl"], as_mine=True)
+        assert [one.core.list() for one in (first, second, third)] == [[], [], []]
+        for one in (second, third):
+            list(one.maintenance.reindex_from_journal())
+            assert one.core.list() == []
+            assert one.maintenance.doctor() == []
+        told = "".join(file.read_text() for home in homes for file in (home / "conversations").glob("*/*.jsonl"))
+        assert "okapi" not in told
+        with Harken(tmp_path / "server", settings={"store": IN_MEMORY}, embedder=HashingEmbedder(), env={}) as server:
+            server.core.update("user", "tone", "brief")
+            carried(third, server, tmp_path / "server.jsonl")
+            assert [fact.key for fact in server.core.list()] == ["tone"]
+
+
 def test_words_that_were_changed_in_the_other_store_leave_this_ones_journal(tmp_path: Path) -> None:
     with opened(tmp_path / "first") as first, opened(tmp_path / "second") as second:
         saved = first.memories.add("The vault opens with a quetzal").memory

@@ -330,9 +330,10 @@ class Maintenance:
         """
         from harken.journal.export import export, export_to_file
 
+        given = progress, with_vectors, self.journal
         if isinstance(target, str | Path):
-            return export_to_file(self.store, Path(target).expanduser(), self.home, progress, with_vectors)
-        return export(self.store, target, progress, with_vectors)
+            return export_to_file(self.store, Path(target).expanduser(), self.home, *given)
+        return export(self.store, target, *given)
 
     def _filled(self) -> OpenSpace:
         filled = self.spaces.filled()

@@ -17,7 +17,9 @@ from typing import Any, BinaryIO
 
 from harken.errors import ExportError
 from harken.journal.derived import Derived, MadeSummary, MadeVector, derived_from_fields, derived_of, fields_of
+from harken.journal.journal import Journal
 from harken.journal.lines import event_from_fields, line_from_event
+from harken.journal.replay import last_states
 from harken.journal.staging import new_file
 from harken.model.arguments import SECTIONS
 from harken.model.conversations import (
@@ -83,7 +85,12 @@ class ExportLine:
 
 
 def export_to_file(
-    store: Store, target: Path, home: Path, progress: Callable[[int, int], None], with_vectors: bool = False
+    store: Store,
+    target: Path,
+    home: Path,
+    progress: Callable[[int, int], None],
+    with_vectors: bool = False,
+    journal: Journal | None = None,
 ) -> Exported:
     """Write an export that appears under its name only when it is whole.
 
@@ -92,15 +99,20 @@ def export_to_file(
         StoreError: it cannot be written.
     """
     with new_file(target, home) as part, part.open("wb") as stream:
-        return export(store, stream, progress, with_vectors)
+        return export(store, stream, progress, with_vectors, journal)
 
 
 def export(
-    store: Store, stream: BinaryIO, progress: Callable[[int, int], None], with_vectors: bool = False
+    store: Store,
+    stream: BinaryIO,
+    progress: Callable[[int, int], None],
+    with_vectors: bool = False,
+    journal: Journal | None = None,
 ) -> Exported:
     """Write everything, as it stands at one moment, while others go on using the store.
 
-    `progress` is called with (messages done, in all) now and then. Vectors are those of the space that answers.
+    `progress` is called with (messages done, in all) now and then. Vectors are those of the space that answers. The
+    journal, where there is one, alone knows which core memories were deleted.
     """
     counts: Counter[type] = Counter()
     forgotten = 0
@@ -108,6 +120,10 @@ def export(
     with store.reading() as tx:
         total = count_all(tx, None).messages
         space = answering_space(tx) if with_vectors else None
+        for fact in last_states(journal, CORE_MEMORY).values() if journal is not None else ():
+            if isinstance(fact, CoreFact) and fact.value is None:
+                size += stream.write(line_from_event(fact))
+                counts[CoreFact] += 1
         for uid in known_conversations(tx):
             for event in events_of(tx, uid):
                 size += stream.write(line_from_event(event))
@@ -192,8 +208,8 @@ def _fields(line: bytes) -> dict[str, Any]:
 def _fault(event: Event) -> str:
     """Name what an export may not bring, though a line can say it; empty where all is well."""
     if isinstance(event, CoreFact):
-        is_known = event.value in _DECIDED if event.section == RULES else event.section in SECTIONS
-        return "" if is_known and event.key and event.value else "a core memory that is none"
+        is_known = event.section in SECTIONS or (event.section == RULES and event.value in (None, *_DECIDED))
+        return "" if is_known and event.key and event.value != "" else "a core memory that is none"
     ids = [value for name in _ID_FIELDS if (value := getattr(event, name, None)) is not None]
     if not all(_ID.fullmatch(value) for value in ids):
         return "an id is none"
