@@ -11,6 +11,7 @@ that are there at the beginning are summarized as well, but get made-up vectors.
 from __future__ import annotations
 
 import argparse
+import os
 import resource
 import sys
 import tempfile
@@ -115,7 +116,7 @@ def run(home: Path, size: int, rounds: int) -> dict[str, Any]:
         filled = harken.spaces.filled()
         assert filled is not None
         watched = Watched(filled.embedder)
-        harken.spaces._embedder = watched
+        harken.spaces._opened = (os.getpid(), watched)
         rows = []
         # Other words each time, whoever measured on this home before.
         seed = int(time.time())

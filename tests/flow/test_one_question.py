@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -73,5 +74,5 @@ def test_one_that_cannot_be_embedded_is_looked_for_by_its_words_in_both(
 
 def test_a_slow_model_gives_the_same_context(harken: Harken, embedder: HashingEmbedder) -> None:
     quick = prompt(harken.build_context(TALK, [QUESTION]))
-    harken.spaces._embedder = Slow(1024, threshold=0.3)
+    harken.spaces._opened = (os.getpid(), Slow(1024, threshold=0.3))
     assert prompt(harken.build_context(TALK, [QUESTION])) == quick
