@@ -48,6 +48,8 @@ def test_a_search_shows_the_later_word_first_and_says_so_of_the_earlier(cli: Com
     assert reason["note"] == f"{MARKED}: 3 March 2026 says otherwise ({hits[texts.index(LATER)]['id']})"
     assert [hit["score"] for hit in hits] == sorted((hit["score"] for hit in hits), reverse=True)
     assert MARKED in cli("search", QUESTION, "--explain").out
+    marked = [line for line in cli("search", QUESTION).out.splitlines() if MARKED in line]
+    assert [hits[texts.index(EARLIER)]["id"] in line for line in marked] == [True]
 
 
 def test_a_chat_quotes_the_earlier_word_as_said_before(harken: Harken) -> None:
