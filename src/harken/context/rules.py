@@ -18,7 +18,7 @@ from harken.search.session import SearchSession, attempted
 from harken.search.spread import searched_for
 from harken.search.union import whose
 from harken.storage.ports import RowScope, Transaction
-from harken.storage.projects import ALL, EVERY_PROJECT, ProjectScope
+from harken.storage.projects import ALL, ProjectScope
 from harken.storage.records.rules import RULES, read_rules
 from harken.text import tokens
 from harken.text.rules import matter_of
@@ -73,14 +73,16 @@ class Rules:
         return replace(found[0], state=state)
 
 
-def standing_rules(tx: Transaction, seen: ProjectScope = EVERY_PROJECT, only_counting: bool = False) -> list[Rule]:
+def standing_rules(tx: Transaction, seen: ProjectScope | None = None, only_counting: bool = False) -> list[Rule]:
     """Every rule that is seen, or that counts, newest first, each with the later one that stands in its place.
+
+    Where no project is at hand (None), that is one of the same project or of none: a rule holds on where it was stated.
 
     A dropped one still stands in the place of those before it: what was said twice does not come back. Those of other
     projects come behind, where they may come at all, and are general: how code is written is a project's own matter.
     """
     rules = read_rules(tx, only_counting)
-    if seen.mode != ALL:
+    if seen and seen.mode != ALL:
         others = frozenset(seen.others.values())
         foreign = [rule for rule in rules if rule.project in others]
         rules = [rule for rule in rules if rule.project not in others]
@@ -90,13 +92,17 @@ def standing_rules(tx: Transaction, seen: ProjectScope = EVERY_PROJECT, only_cou
     for rule in rules:
         matter = matter_of(rule.text)
         names = matter.demand | matter.case | matter.kinds
-        beside = {other.uid: other for name in names for other in later.get(name, ())}
+        beside = {other.uid: other for name in names for other in later.get(name, ()) if seen or _reaches(other, rule)}
         newer = next((other.uid for other in beside.values() if matter.is_of(matter_of(other.text))), "")
         found.append(replace(rule, superseded_by=newer))
         if rule.counts:
             for name in names:
                 later.setdefault(name, []).append(rule)
     return found
+
+
+def _reaches(later: Rule, rule: Rule) -> bool:
+    return later.project in (None, rule.project)
 
 
 def rule_quotes(
