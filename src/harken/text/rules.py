@@ -34,6 +34,14 @@ _AT_HAND = re.compile(
     r"\b(?:this|these)\b(?! (?:repo\w*|project|team|codebase|company|house)\b)|\bdies(?:e[rmsn]?)?\b|\bcet(?:te)?\b"
     r"|\blet's .*\b(?:instead of|rather than)\b|\best[ea]s?\b|\bquest[oaie]\b|\bэт(?:от|у|а|о|и|ой|ом|ого)\b|这"
 )
+# Nor is what is to be so for once a rule, unless it says how things are to be later.
+_FOR_ONCE = re.compile(
+    r"^(?!.*(?:\b(?:always|(?:from now|later) on|future|immer|toujours|siempre|sempre)\b|всегда|впредь|总是|以后)).*(?:"
+    r"\b(?:yet(?:\W*$|[,:;])|(?:don't|dont|do not)\b[^,;]* yet\b|(?:for|right|just) now\b|this (?:time|once)\b"
+    r"|(?:for|at) the moment\b|diesmal|dies(?:es)? mal\b|vorerst|noch nicht|cette fois|pas encore|pour l'instant"
+    r"|esta vez|por ahora|questa volta|per ora|desta vez|por enquanto)|(?:на|в) этот раз|[这這]一?次)",
+    re.DOTALL,
+)
 _NOT_LINES = re.compile(r"[^\n]")
 # What stands below such a line was written by somebody else.
 _PASTED = re.compile(
@@ -183,7 +191,7 @@ def may_state(text: str) -> bool:
     said = text.lower()
     if not _LEAST_CHARS <= len(said.strip()) <= _MOST_CHARS or "?" in said or "？" in said:
         return False
-    return not (_QUOTED.search(said) or _AT_HAND.search(said) or _FOREIGN.search(said) or _REPORTED.search(said))
+    return not any(found.search(said) for found in (_QUOTED, _AT_HAND, _FOREIGN, _REPORTED, _FOR_ONCE))
 
 
 def may_state_briefly(text: str) -> bool:
@@ -200,7 +208,9 @@ def _rule(said: str, start: int, end: int, finders: Sequence[_Find]) -> tuple[in
     """Where the rule of a sentence stands; of a long one, the part that states it."""
     sentence = said[start:end]
     found = next((found for find in finders if (found := find(sentence)) and not _ASKS.match(sentence)), None)
-    if found is None or len(sentence) < _LEAST_CHARS or _REPORTED.search(sentence, 0, found.start()):
+    if found is None or len(sentence) < _LEAST_CHARS or _FOR_ONCE.match(sentence):
+        return None
+    if _REPORTED.search(sentence, 0, found.start()):
         return None
     if len(sentence) <= _MOST_CHARS:
         return start, start + len(sentence.rstrip())

@@ -28,6 +28,8 @@ I don’t want long explanations.
 Use pnpm instead of npm.
 Going forward, please cite your sources.
 Be concise.
+Be concise yet thorough.
+Always answer in English, not only for now.
 No emojis please.
 Thanks! Also, never suggest pork dishes.
 Omit the greetings in your replies.
@@ -153,6 +155,15 @@ Stick to your dreams!
 Her name is pronounced differently.
 Run the tests.
 Don't open the window.
+Don't push yet.
+Don't commit anything yet, I want to review it first.
+Please don't deploy right now.
+Use pytest instead of unittest for now.
+Answer in Spanish this time.
+Antworte diesmal bitte nur auf Englisch.
+Ne commit pas encore.
+Отвечай на этот раз по-английски.
+这次请用英文回答。
 Cut the onions into rings.
 If it rains, we stay in.
 Should every endpoint have a test?
@@ -196,6 +207,11 @@ def test_what_is_just_said_is_none(text: str) -> None:
 def test_a_choice_that_is_proposed_is_no_rule_by_its_vector_either() -> None:
     assert not may_state("ok let's use httpx rather than requests")
     assert may_state("let's keep to short answers")
+
+
+def test_what_is_to_be_so_for_once_is_no_rule_by_its_vector_either() -> None:
+    assert not may_state("English for now, please")
+    assert may_state("English in future, not only for now")
 
 
 @pytest.mark.parametrize(
