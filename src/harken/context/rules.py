@@ -44,8 +44,7 @@ class Rules:
         """Those that hold or wait to be confirmed, newest first; with the dropped and the superseded ones if wanted."""
         with self.core_memory.recorder.store.reading() as tx:
             found = standing_rules(tx)
-        is_open = [rule for rule in found if rule.state is not RuleState.DROPPED and not rule.superseded_by]
-        return found if everything else is_open
+        return [rule for rule in found if everything or not (rule.state is RuleState.DROPPED or rule.superseded_by)]
 
     def confirm(self, uid: str) -> Rule:
         """Let a rule hold, whoever brought it in.
@@ -76,10 +75,9 @@ class Rules:
 def standing_rules(tx: Transaction, seen: ProjectScope | None = None, only_counting: bool = False) -> list[Rule]:
     """Every rule that is seen, or that counts, newest first, each with the later one that stands in its place.
 
-    Where no project is at hand (None), that is one of the same project or of none: a rule holds on where it was stated.
-
-    A dropped one still stands in the place of those before it: what was said twice does not come back. Those of other
-    projects come behind, where they may come at all, and are general: how code is written is a project's own matter.
+    Without a project at hand that is one of the same project, or of none. A dropped one still stands in the place of
+    those before it: what was said twice does not come back. Those of other projects come behind, where they may come
+    at all, and are general: how code is written is a project's own matter.
     """
     rules = read_rules(tx, only_counting)
     if seen and seen.mode != ALL:
@@ -92,17 +90,14 @@ def standing_rules(tx: Transaction, seen: ProjectScope | None = None, only_count
     for rule in rules:
         matter = matter_of(rule.text)
         names = matter.demand | matter.case | matter.kinds
-        beside = {other.uid: other for name in names for other in later.get(name, ()) if seen or _reaches(other, rule)}
+        near = None, rule.project
+        beside = {one.uid: one for name in names for one in later.get(name, ()) if seen or one.project in near}
         newer = next((other.uid for other in beside.values() if matter.is_of(matter_of(other.text))), "")
         found.append(replace(rule, superseded_by=newer))
         if rule.counts:
             for name in names:
                 later.setdefault(name, []).append(rule)
     return found
-
-
-def _reaches(later: Rule, rule: Rule) -> bool:
-    return later.project in (None, rule.project)
 
 
 def rule_quotes(
