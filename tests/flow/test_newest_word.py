@@ -70,6 +70,8 @@ def test_a_hook_marks_the_earlier_word(harken: Harken, tmp_path: Path) -> None:
     ("earlier", "later"),
     [
         ("I live in Hamburg.", "I moved to Berlin."),
+        ("I live in Hamburg.", "In the end I moved to Berlin."),
+        ("The office moved to Bonn.", "The office moved to Berlin."),
         ("We use MySQL.", "We use Postgres now."),
         (EARLIER, LATER),
         ("My Zotero library has 45 sources, tagged by theme.", "I've added 52 sources to my Zotero library."),
@@ -97,6 +99,8 @@ def test_another_value_for_the_same_matter_corrects(earlier: str, later: str) ->
         ("The first lesson takes 40 minutes.", "The second lesson takes 50 minutes."),
         ("Der Kater wiegt 5 Kilo.", "Der Hund wiegt 12 Kilo."),
         ("I live in Hamburg.", "My uncle moved to Berlin."),
+        ("I live in Hamburg.", "The meeting moved to Tuesday."),
+        ("I live in Hamburg.", "I almost moved to Berlin."),
         ("I live in Hamburg.", "She moved to Berlin."),
     ],
 )
