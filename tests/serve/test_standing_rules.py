@@ -100,6 +100,21 @@ def test_a_projects_rules_stay_in_it_and_general_ones_come_behind_with_its_name(
     assert UNITS in told("north", "4")
 
 
+def test_a_rule_of_one_project_leaves_that_of_another_listed(cli: CommandLine, tmp_path: Path) -> None:
+    stated = {
+        "north": "In this repo we use tabs for indentation.",
+        "south": "In this repo we use spaces for indentation.",
+    }
+    with Harken(cli.home, env={}, settings={"embedder": "none"}) as harken:
+        for name, text in stated.items():
+            (tmp_path / name / ".git").mkdir(parents=True)
+            harken.record_message(name, "user", text, directory=tmp_path / name)
+    for line, name in zip(cli("rules").out.splitlines(), ("south", "north"), strict=True):
+        assert stated[name] in line
+        assert f"  {name}  " in line
+    assert [rule["holds"] for rule in cli("rules", "--everything", "--json").json()] == [True, True]
+
+
 def test_a_dropped_rule_stays_dropped_after_the_rows_are_made_anew(cli: CommandLine) -> None:
     with Harken(cli.home, env={}, settings={"embedder": "none"}) as harken:
         for text in (UNITS, "Call me Sam."):

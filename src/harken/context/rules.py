@@ -18,7 +18,7 @@ from harken.search.session import SearchSession, attempted
 from harken.search.spread import searched_for
 from harken.search.union import whose
 from harken.storage.ports import RowScope, Transaction
-from harken.storage.projects import ALL, EVERY_PROJECT, ProjectScope
+from harken.storage.projects import ALL, ProjectScope
 from harken.storage.records.rules import RULES, read_rules
 from harken.text import tokens
 from harken.text.rules import matter_of
@@ -44,8 +44,7 @@ class Rules:
         """Those that hold or wait to be confirmed, newest first; with the dropped and the superseded ones if wanted."""
         with self.core_memory.recorder.store.reading() as tx:
             found = standing_rules(tx)
-        is_open = [rule for rule in found if rule.state is not RuleState.DROPPED and not rule.superseded_by]
-        return found if everything else is_open
+        return [rule for rule in found if everything or not (rule.state is RuleState.DROPPED or rule.superseded_by)]
 
     def confirm(self, uid: str) -> Rule:
         """Let a rule hold, whoever brought it in.
@@ -73,14 +72,15 @@ class Rules:
         return replace(found[0], state=state)
 
 
-def standing_rules(tx: Transaction, seen: ProjectScope = EVERY_PROJECT, only_counting: bool = False) -> list[Rule]:
+def standing_rules(tx: Transaction, seen: ProjectScope | None = None, only_counting: bool = False) -> list[Rule]:
     """Every rule that is seen, or that counts, newest first, each with the later one that stands in its place.
 
-    A dropped one still stands in the place of those before it: what was said twice does not come back. Those of other
-    projects come behind, where they may come at all, and are general: how code is written is a project's own matter.
+    Without a project at hand that is one of the same project, or of none. A dropped one still stands in the place of
+    those before it: what was said twice does not come back. Those of other projects come behind, where they may come
+    at all, and are general: how code is written is a project's own matter.
     """
     rules = read_rules(tx, only_counting)
-    if seen.mode != ALL:
+    if seen and seen.mode != ALL:
         others = frozenset(seen.others.values())
         foreign = [rule for rule in rules if rule.project in others]
         rules = [rule for rule in rules if rule.project not in others]
@@ -90,7 +90,8 @@ def standing_rules(tx: Transaction, seen: ProjectScope = EVERY_PROJECT, only_cou
     for rule in rules:
         matter = matter_of(rule.text)
         names = matter.demand | matter.case | matter.kinds
-        beside = {other.uid: other for name in names for other in later.get(name, ())}
+        near = None, rule.project
+        beside = {one.uid: one for name in names for one in later.get(name, ()) if seen or one.project in near}
         newer = next((other.uid for other in beside.values() if matter.is_of(matter_of(other.text))), "")
         found.append(replace(rule, superseded_by=newer))
         if rule.counts:

@@ -31,11 +31,11 @@ _DATE = re.compile(rf"\b(?:({_MONTH})\s+(\d{{1,2}})|(\d{{1,2}})\.?\s+({_MONTH}))
 _NUMBER = re.compile(r"(?<![\w.,])([$€£]?)(\d[\d,]*(?:\.\d+)?)(?![\d.]*\d)\s?(%|[^\W\d_]+)?")
 _DIGIT = re.compile(r"\d")
 _YEAR = re.compile(r"(?:19|20)\d\d")
-# Before where somebody lives: it is not the speaker.
+# Before where somebody lives, or what has moved there: it is not the speaker, or has not come about.
 _SOMEBODY = re.compile(
-    r"\b(?:(?:my|our|his|her|their|mein\w*|unser\w*|mon|ma|mes|mi|mis|mio|mia|meu|minha|мо[йяи]|наш\w*)\s+[^\W\d_]+"
-    r"|he|she|they|er|sie|il|elle|él|ella|lui|lei|ele|ela|он|она|они)\s+(?:\w+\s+){0,2}$",
-    re.IGNORECASE,
+    r"(?i)\b(?:never|almost|nearly|(?:(?:my|our|his|her|their|the|mein\w*|unser\w*|mon|ma|mes|mi|mis|mio|mia|meu|minha"
+    r"|мо[йяи]|наш\w*)\s+[^\W\d_]+|he|she|they|er|sie|il|elle|él|ella|lui|lei|ele|ela|он|она|они)"
+    r"\s+(?:(?!(?:i|we|ich|wir)\b)\w+\s+){0,2})\s*$"
 )
 
 

@@ -34,6 +34,13 @@ _AT_HAND = re.compile(
     r"\b(?:this|these)\b(?! (?:repo\w*|project|team|codebase|company|house)\b)|\bdies(?:e[rmsn]?)?\b|\bcet(?:te)?\b"
     r"|\blet's .*\b(?:instead of|rather than)\b|\best[ea]s?\b|\bquest[oaie]\b|\bэт(?:от|у|а|о|и|ой|ом|ого)\b|这"
 )
+# What is to be so for once, unless it says how things are to be later.
+_FOR_ONCE = re.compile(
+    r"(?s:^(?!.*(?:\b(?:always|now on|later on|future|immer|toujours|siempre|sempre)\b|всегда|впредь|总是|以后)).*(?:"
+    r"\b(?:yet(?:\W*$|[,:;])|(?:don't|dont|do not)\b[^,;]* yet\b|(?:for|right|just) now\b|this (?:time|once)\b"
+    r"|(?:for|at) the moment\b|diesmal|dies(?:es)? mal\b|vorerst|noch nicht|cette fois|pas encore|pour l'instant"
+    r"|esta vez|por ahora|questa volta|per ora|desta vez|por enquanto)|(?:на|в) этот раз|[这這]一?次))"
+)
 _NOT_LINES = re.compile(r"[^\n]")
 # What stands below such a line was written by somebody else.
 _PASTED = re.compile(
@@ -52,13 +59,14 @@ _REPORTED = re.compile(
     r"\b(?:says?|said|told|tells|telling|wrote|writes|reads|according to|reminds?|reminded|taught|advised)\b"
     r"|\b(?:he|she|they|people|everyone|mom|dad|boss|teacher|readme|docs?|manual)\b(?! (?:to|you))"
 )
-# A question states none: "what are my preferences?", "should I always use tabs?".
+# A question states none, nor what is asked for once: "what are my preferences?", "should I always use tabs?".
 _ASKS = re.compile(
     r"(?:(?:and|but|so|also|ok|hey|hi|now)\b\W*)*(?:(?:what|which|who|whose|how|why|where)(?:'s|"
     r"(?: (?!i |we |you )\w+){0,2} (?:am|is|are|was|were|do|does|did|ha[vs]e?|should|would|can|could|will))\b|"
     r"(?:am|is|are|was|were|do|does|did|ha[vs]e?|should|must) (?:i|we|it|he|she|they|the|my|our|there)\b|"
     r"(?:can|could) i\b|(?:do|did|have) you\b(?! m))"
     r"|(?!.*(?:请|請|能|可以|可否|好吗|行吗))(?:.{0,2}(?:为什么|為什麼|为何|为啥|怎么)|.*(?:[吗嗎呢][？?]?|？)$)"
+    f"|{_FOR_ONCE.pattern}"
 )
 _NAME = re.compile(
     r"\b(?:call|address|refer to) me\b|\bpronouns\b|\bnenne?(?: sie)? mich\b|\bappel(?:le|ez)-moi\b|\bll[áa]m[ae]me\b"
@@ -66,8 +74,10 @@ _NAME = re.compile(
 )
 # Where a long sentence goes on to something else.
 _GOES_ON = re.compile(r",? (?:so )?(?:how|can you|could you|would you|will you|what|which|considering|given|do you)\b")
+# "If you like", at the end, is a courtesy.
 _CONDITION = re.compile(
-    r"\b(?:when(?:ever)?|any ?time|every time|each time|if|while|wenn|quand|lorsque|cuando|quando|если|когда|bevor"
+    r"\b(?!(?:if (?:you(?:'d)? (?:like|want|wish|prefer)|possible)|wenn (?:du magst|du willst|möglich)|если хо\w+)\W*$)"
+    r"(?:when(?:ever)?|any ?time|every time|each time|if|while|wenn|quand|lorsque|cuando|quando|если|когда|bevor"
     r"|(?:before|after) (?:you|each|every|any|\w+ing)|(?:vor|nach) jede\w|перед|прежде чем|после кажд\w+"
     r"|(?:avant|après) (?:de|que|chaque|d')|(?:antes|después|depois) (?:de|que|cada)|(?:prima|dopo) (?:di|che|ogni)"
     r")\b[^,]*"
@@ -183,7 +193,7 @@ def may_state(text: str) -> bool:
     said = text.lower()
     if not _LEAST_CHARS <= len(said.strip()) <= _MOST_CHARS or "?" in said or "？" in said:
         return False
-    return not (_QUOTED.search(said) or _AT_HAND.search(said) or _FOREIGN.search(said) or _REPORTED.search(said))
+    return not any(found.search(said) for found in (_QUOTED, _AT_HAND, _FOREIGN, _REPORTED, _FOR_ONCE))
 
 
 def may_state_briefly(text: str) -> bool:

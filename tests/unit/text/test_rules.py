@@ -28,6 +28,9 @@ I don’t want long explanations.
 Use pnpm instead of npm.
 Going forward, please cite your sources.
 Be concise.
+Be concise yet thorough.
+You can use emojis again.
+Always answer in English, not only for now.
 No emojis please.
 Thanks! Also, never suggest pork dishes.
 Omit the greetings in your replies.
@@ -153,6 +156,19 @@ Stick to your dreams!
 Her name is pronounced differently.
 Run the tests.
 Don't open the window.
+Always fails on CI, never locally.
+Always crashes on startup.
+Never returns.
+You can use the car again.
+Don't push yet.
+Don't commit anything yet, I want to review it first.
+Please don't deploy right now.
+Use pytest instead of unittest for now.
+Answer in Spanish this time.
+Antworte diesmal bitte nur auf Englisch.
+Ne commit pas encore.
+Отвечай на этот раз по-английски.
+这次请用英文回答。
 Cut the onions into rings.
 If it rains, we stay in.
 Should every endpoint have a test?
@@ -198,6 +214,11 @@ def test_a_choice_that_is_proposed_is_no_rule_by_its_vector_either() -> None:
     assert may_state("let's keep to short answers")
 
 
+def test_what_is_to_be_so_for_once_is_no_rule_by_its_vector_either() -> None:
+    assert not may_state("English for now, please")
+    assert may_state("English in future, not only for now")
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -232,6 +253,10 @@ def test_of_a_long_sentence_the_part_is_kept_that_states_it() -> None:
         ("Use tabs for indentation.", "I prefer spaces for indentation.", True),
         ("Keep your answers short.", "I prefer long and detailed answers.", True),
         ("Answer in German.", "Call me Sam.", False),
+        ("Never use emojis in your answers.", "You can use emojis again.", True),
+        ("Answer in German.", "You can answer in English again, if you like.", True),
+        ("Antworte immer auf Deutsch.", "Du kannst wieder auf Englisch antworten, wenn du magst.", True),
+        ("Answer in German.", "Answer in English if you want to show an error.", False),
         ("Всегда отвечай по-русски.", "Всегда отвечай по-английски.", True),
         ("Я предпочитаю короткие ответы.", "Я предпочитаю подробные ответы.", True),
         ("Ich bevorzuge kurze Antworten.", "Ich bevorzuge ausführliche Antworten.", True),

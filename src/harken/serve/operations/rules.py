@@ -21,7 +21,7 @@ from harken.serve.operations.operation import (
     listed,
     number_listed,
 )
-from harken.text.shown import one_line, readable_age
+from harken.text.shown import one_line, readable_age, short_key
 
 if TYPE_CHECKING:
     from harken.engine import Harken
@@ -72,6 +72,7 @@ def _show_rules(session: Printer, found: Sequence[Rule]) -> None:
             (f"{number:>3}  ", "dim"),
             one_line(rule.text, _EXCERPT_CHARS),
             (f"  {readable_age(rule.created_at)}", "green"),
+            (f"  {short_key(rule.project)}" if rule.project else "", "cyan"),
             (f"  {rule.uid}", "dim"),
             (f"  {'confirmed' if rule.holds and rule.state == 'confirmed' else state}", "yellow"),
             (f"  superseded by {rule.superseded_by}" if rule.superseded_by else "", "dim"),

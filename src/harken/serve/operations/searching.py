@@ -218,6 +218,8 @@ def _search_answer(found: Search, wanted: SearchArguments) -> SearchAnswer:
 
 
 def _show_hits(session: Printer, found: Search) -> None:
+    from harken.search.newest import MARK, is_said_before
+
     for note in found.result.notes:
         session.note(note)
     if not found.result.hits:
@@ -233,7 +235,8 @@ def _show_hits(session: Printer, found: Search) -> None:
             entry = hit.entry
             speaker = entry.author or entry.role or entry.source
             head = f"{next(numbers):>2}. {speaker}, {readable_age(entry.created_at)}  "
-            session.say((head, "green"), (entry.ref_uid, "dim"), (_label(entry.trust), "red"), whose(hit.origin))
+            marks = _label(entry.trust) + (f"  {MARK}" if is_said_before(hit) else "")
+            session.say((head, "green"), (entry.ref_uid, "dim"), (marks, "red"), whose(hit.origin))
             session.say("    " + _excerpt(entry.text, pattern), lit=pattern)
             if found.is_explained:
                 session.say(("    " + _explanation(hit, found.result.threshold), "dim"))
