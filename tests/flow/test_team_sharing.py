@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import psycopg
 import pytest
-from sqlalchemy import URL, make_url
+from sqlalchemy import make_url
 
 from cluster_server import ClusterServer
 from crews import Crew, crew
-from harken.errors import KeyRefusedError, NotFoundError, ScopeError, StoreBusyError, UsageError
+from harken.errors import NotFoundError, ScopeError, StoreBusyError, UsageError
 from harken.model.arguments import DetailsWanted
-from harken.model.conversations import SavedRecord, Trust
+from harken.model.conversations import Role, Trust
 from harken.model.experiences import RootCause
 from harken.model.team import Access, KeyScope, PrincipalKind
+from harken.record.recorder import Batch, NewConversation, NewMessage
 from harken.search.session import NOTHING_RECORDED
 from postgres_server import PostgresServer
 
@@ -266,8 +264,6 @@ def test_that_nothing_is_recorded_is_said_of_all_spaces_that_are_read(team: Crew
 def test_a_space_keeps_what_is_younger_than_its_days(team: Crew) -> None:
     alice = team.speaker("alice")
     old = datetime.now(UTC) - timedelta(days=40)
-    from harken.model.conversations import Role
-    from harken.record.recorder import Batch, NewConversation, NewMessage
 
     batch = Batch(NewConversation("library", "old"), [NewMessage(Role.USER, WELL, created_at=old)])
     team.memory("alice", "common").recorder.record([batch])
@@ -339,131 +335,6 @@ def test_workers_embed_in_all_spaces_of_a_team(team: Crew) -> None:
     assert not waits
     [hit] = [hit for hit in team.memory("bob").search("Where is the pump?").hits if hit.origin]
     assert hit.similarity is not None
-
-
-def test_no_word_of_an_erased_person_stays_in_any_table(
-    tmp_path: Path, server_url: URL, postgres: PostgresServer
-) -> None:
-    store = server_url.render_as_string(hide_password=False)
-    with crew(tmp_path / "home", store, "village", "alice", "bob", "carol") as team:
-        bob, common = team.memory("bob"), team.memory("bob", "common")
-        private = bob.record_message("survey", "user", f"{WELL} zanzibar")
-        bob.core.update("user", "favourite", "zanzibar")
-        memory = bob.memories.add("The zanzibar file is in the attic.").memory
-        common.record_message("ours", "user", "I keep the zanzibar maps.")
-        team.memory("carol", "common").record_message("ours", "user", "Carol keeps the ledger.")
-        common.memories.add("zanzibar is spelled with a z.")
-        common.core.update("agent", "motto", "zanzibar first")
-        common.record_message("ours", "user", "From now on always answer in zanzibar units.")
-        common.rules.drop(common.rules.list()[0].uid)
-        fields = dict.fromkeys(("text", "axis", "cluster_id", "space"), "zanzibar bears it out")
-        figures = dict.fromkeys(("cluster_size", "similarity_to_centroid", "distance", "distance_limit"), 1)
-        lists: dict[str, list[str]] = {"members": [], "domains": [], "strategies": []}
-        topic = {"name": "zanzibar", "named_by": "owner", "words": [], "members": []}
-        for source, kept in (("value", {**fields, **figures, **lists}), ("topic", topic)):
-            with common.recorder.saving(source) as records:
-                now, kept = common.recorder.now(), {**kept, "trust": "agent"}
-                kept["created_at"] = now.isoformat()
-                records.save(SavedRecord(source, common.recorder.new_uid(), now, kept))
-        uid = common.search("zanzibar maps").hits[0].entry.conversation_uid or ""
-        common.labels.entitle(uid, "All about zanzibar")
-        common.feedback.rate(uid, "useless", question="what of zanzibar?")
-        saved = team.memory("carol", "common").memories.add("The ledger is green.").memory
-        team.team.grant(team.speaker("alice"), "common", "bob", Access.ADMIN)
-        team.memory("bob", "common").memories.edit(saved.uid, content="The ledger is zanzibar green.")
-        for uid in (private.uid, memory.uid):
-            team.team.share(team.speaker("bob"), uid, "common")
-        carols = team.memory("carol").record_message("own", "user", "Carol's own word: ledger.")
-        team.team.create_space(team.speaker("alice"), "farm")
-        team.team.grant(team.speaker("alice"), "farm", "everyone", Access.WRITE)
-        copy = team.memory("carol").search("zanzibar attic").hits[0].entry.ref_uid
-        team.team.share(team.speaker("carol"), copy, "farm")
-        for space in (None, "common", "farm"):
-            team.memory("carol", space).embed()
-            team.memory("carol", space).background.summarize()
-
-        target = tmp_path / "bob.jsonl"
-        done = team.team.export_principal(team.speaker("bob"), "bob", target)
-        assert "zanzibar" in target.read_text()
-        assert done.shared is not None
-        lines = [json.loads(line) for line in done.shared.read_text().splitlines()]
-        assert any(line.get("text") == "I keep the zanzibar maps." for line in lines)
-        assert any((line["id"], line.get("value")) == ("agent/motto", "zanzibar first") for line in lines)
-
-        with pytest.raises(ScopeError):
-            team.team.erase_principal(team.speaker("carol"), "bob")
-        erased = team.team.erase_principal(team.speaker("alice"), "bob")
-        assert erased.spaces == 1
-        assert erased.records >= 5
-        with pytest.raises(KeyRefusedError):
-            team.speaker("bob")
-        for name in ("zanzibar", "Abernathy", "bob"):
-            assert _rows_with(postgres, server_url, name) == []
-        assert team.memory("carol").show(carols.uid).message is not None
-        assert _found(team, "alice", "who keeps the ledger")[0].startswith("Carol")
-
-
-@pytest.mark.parametrize("space", [None, "farm"])
-def test_what_is_said_while_a_person_or_a_space_is_erased_goes_as_well(
-    tmp_path: Path, server_url: URL, postgres: PostgresServer, space: str | None
-) -> None:
-    def waiting(most: int) -> None:
-        """Wait until so many wait for a lock."""
-        asked = (
-            "SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database"
-            f" WHERE NOT granted AND datname = '{server_url.database}'"
-        )
-        deadline = time.monotonic() + 60
-        while postgres.execute(asked) < [(most,)]:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-
-    with crew(tmp_path / "home", server_url.render_as_string(hide_password=False), "village", "alice", "bob") as team:
-        team.team.create_space(team.speaker("bob"), "farm")
-        bob, harken = team.speaker("bob"), team.memory("bob", space)
-        erase = team.team.delete_space if space else team.team.erase_principal
-        with ThreadPoolExecutor(2) as at_once:
-            with harken.store.writing():
-                erasing = at_once.submit(erase, bob, space or "bob")
-                waiting(1)
-                saying = at_once.submit(harken.record_message, "survey", "user", f"{WELL} zanzibar")
-                waiting(2)
-            saying.result()
-            erasing.result()
-        assert _rows_with(postgres, server_url, "zanzibar") == []
-
-
-def test_a_persons_export_has_what_they_named_and_judged(team: Crew, tmp_path: Path) -> None:
-    common = team.memory("bob", "common")
-    uid = common.record_message("ours", "user", WELL).conversation_uid
-    common.labels.entitle(uid, "All about wells")
-    common.labels.tag(uid, ["water"])
-    common.feedback.rate(uid, "useless", question="what of pumps?")
-    topic = {"name": "wells", "named_by": "owner", "words": [], "members": [], "trust": "agent"}
-    topic["created_at"] = common.recorder.now().isoformat()
-    with common.recorder.saving("topic") as records:
-        records.save(SavedRecord("topic", common.recorder.new_uid(), common.recorder.now(), topic))
-    shared = team.team.export_principal(team.speaker("bob"), "bob", tmp_path / "bob.jsonl").shared
-    assert shared is not None
-    lines = {line["kind"]: line for line in map(json.loads, shared.read_text().splitlines())}
-    assert (lines["labelled"]["title"], lines["labelled"]["tags"]) == ("All about wells", ["water"])
-    assert (lines["rated"]["verdict"], lines["rated"]["question"]) == ("useless", "what of pumps?")
-    assert lines["topic"]["fields"]["name"] == "wells"
-
-
-def _rows_with(postgres: PostgresServer, url: URL, word: str) -> list[str]:
-    """Every row of every table that has a word anywhere."""
-    found = []
-    with psycopg.connect(url.render_as_string(hide_password=False), autocommit=True) as connection:
-        tables = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY 1").fetchall()
-        assert len(tables) > 40
-        for (table,) in tables:
-            rows = connection.execute(
-                f"SELECT t::text FROM {table} t WHERE t::text ILIKE %s",
-                (f"%{word}%",),  # type: ignore[arg-type]
-            ).fetchall()
-            found += [f"{table}: {row[0][:300]}" for row in rows]
-    return found
 
 
 def test_an_agents_memory_of_a_project_is_a_space(team: Crew) -> None:

@@ -139,15 +139,19 @@ class Erasing:
         """Erase a principal: their keys, then their words, then their name; what breaks off can be begun again."""
         with self.control.writing(principal.team) as tx:
             end_keys(tx, principal.id, self.now())
+            people.put_member(tx, people.ERASED, principal.id, True)
+            shared = [space for space in list_spaces(tx) if not space.is_private]
+        for space in shared:
+            # Who was let in before ends first; whoever comes later is refused.
+            with self.opened(space).store.writing():
+                pass
+        private, found = self._of(principal)
         count = 0
-        # Twice: who was let in before, and waited for a lock of the first time, has written behind it.
-        for _ in range(2):
-            private, found = self._of(principal)
-            for space_id in dict.fromkeys(each.space for each in found):
-                mine = [each for each in found if each.space == space_id]
-                count += len(self._take_out(self.opened(TeamSpace(space_id, principal.team, "")), mine))
-            for space in private:
-                self.drop(space)
+        for space_id in dict.fromkeys(each.space for each in found):
+            mine = [each for each in found if each.space == space_id]
+            count += len(self._take_out(self.opened(TeamSpace(space_id, principal.team, "")), mine))
+        for space in private:
+            self.drop(space)
         with self.control.writing(principal.team) as tx:
             for space in private:
                 drop_origins(tx, space.id)

@@ -9,7 +9,7 @@ from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
 from harken.engine.engine import Harken
-from harken.engine.team_memory import CONVERSATION, EXCHANGE, MESSAGE
+from harken.engine.team_memory import CONVERSATION, EXCHANGE, MESSAGE, MemberStore
 from harken.errors import NotFoundError, UsageError
 from harken.model.conversations import KEPT_FOLDERS, Conversation, Event, Message, SavedRecord
 from harken.model.experiences import EXPERIENCE, ExperienceStatus
@@ -115,7 +115,8 @@ class Sharing:
             head.channel, f"shared-{token_hex(8)}", head.title, head.project, messages[0].created_at
         )
         batch = Batch(conversation, [_copied(each) for each in messages], finish=True, is_import=True)
-        self._recorder(target, note).record([batch])
+        said = {origin.origin.principal for (space, _), origin in authors.items() if space == named.space.id}
+        self._recorder(by, target, {whose, *said}, note).record([batch])
         return copies[0] if named.kind == MESSAGE else conversation.uid
 
     def _copy_saved(self, by: Speaker, named: Named, target: TeamSpace, whose: str) -> str:
@@ -136,14 +137,18 @@ class Sharing:
             ]
             note_origins(tx, target.team, found)
 
-        recorder = self._recorder(target, note)
+        recorder = self._recorder(by, target, {whose}, note)
         copy = SavedRecord(named.kind, recorder.new_uid(), self.now(), fields, kept.project)
         with recorder.saving(named.kind) as records:
             records.save(copy)
         return copy.uid
 
-    def _recorder(self, space: TeamSpace, note: Callable[[Transaction, Sequence[Event]], None]) -> Recorder:
-        return replace(self.opened(space).recorder, written=note)
+    def _recorder(
+        self, by: Speaker, space: TeamSpace, said_by: set[str], note: Callable[[Transaction, Sequence[Event]], None]
+    ) -> Recorder:
+        recorder = self.opened(space).recorder
+        authors = said_by - {""} if by.is_operator else {by.principal.id, *said_by} - {""}
+        return replace(recorder, store=MemberStore(recorder.store, space, Access.WRITE, tuple(authors)), written=note)
 
     def unshare(self, by: Speaker, uid: str, space: str | None = None) -> list[str]:
         """See `Team.unshare`."""

@@ -33,7 +33,7 @@ from harken.storage.open import open_server
 from harken.storage.team import people
 from harken.storage.team.keys import USED_EVERY, note_used
 from harken.storage.team.origins import NamedOrigin, drop_origins, origins_of
-from harken.storage.team.spaces import drop_space, list_spaces, readable_spaces
+from harken.storage.team.spaces import NOTHING, change_space, drop_space, list_spaces, readable_spaces
 from harken.storage.vectors import answering_space
 from harken.text.characters import sha256_of
 
@@ -265,8 +265,9 @@ class Team(Members):
         found = by.space(space, Access.ADMIN)
         if found.is_private or found.id == COMMON:
             raise UsageError(f"{found.name} cannot be deleted. A private space goes with its owner: harken erase NAME")
-        for _ in range(2):  # as where a person is erased
-            self._erasing.drop(found)
+        with self._control.writing(found.team) as tx:
+            change_space(tx, found.id, retention_days=NOTHING)
+        self._erasing.drop(found)
         with self._control.writing(found.team) as tx:
             drop_origins(tx, found.id)
             drop_space(tx, found.id)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ from harken.storage.records.rows import TOPIC, kept_times
 from harken.storage.records.rules import RULES
 from harken.storage.state import core_facts
 from harken.storage.team.origins import NamedOrigin, drop_origins, note_origins, origins_of
-from harken.storage.team.spaces import list_grants
+from harken.storage.team.spaces import foresee_standing, list_grants, require_standing
 from harken.storage.team.tables import TeamTransaction
 
 if TYPE_CHECKING:
@@ -49,23 +49,39 @@ CORE, LABELLED, RATED = "core", "labelled", "rated"
 CONVERSATION, EXCHANGE, MESSAGE = "conversation", "exchange", "message"
 
 
-class ReadOnlySpace:
-    """A store of a space in which somebody may only read."""
+@dataclass(frozen=True, slots=True)
+class MemberStore:
+    """A store of a space as members write to it.
 
-    def __init__(self, store: Store, space: TeamSpace) -> None:
-        self._store = store
-        self._space = space
+    Args:
+        authors: the ids of those whose words are written; of the operator none.
+    """
+
+    store: Store
+    space: TeamSpace
+    access: Access
+    authors: tuple[str, ...]
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
+        return getattr(self.store, name)
 
-    def writing(self, of: Sequence[str] | None = None) -> AbstractContextManager[Transaction]:
-        """Refused.
+    @contextmanager
+    def writing(self, of: Sequence[str] | None = None) -> Iterator[Transaction]:
+        """A transaction that has locked what it is to write.
 
         Raises:
-            SpaceReadOnlyError: always.
+            SpaceReadOnlyError: the member may only read.
+            NotFoundError: an author or the space is being erased; nothing was written.
         """
-        raise SpaceReadOnlyError(Access.WRITE.value, self._space.name)
+        if not self.access.allows(Access.WRITE):
+            raise SpaceReadOnlyError(Access.WRITE.value, self.space.name)
+        with self.store.writing(of) as tx:
+            team = TeamTransaction(tx.connection, self.space.team)
+            if self.authors:
+                foresee_standing(team, self.space.id, self.authors)
+            yield tx
+            if self.authors:
+                require_standing(team, self.space.id, self.authors)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,8 +199,8 @@ class TeamMemory(Harken):
         names = ("_opening", "_env", "loaded", "_now", "_given_embedder", "_reranker", "_beside", "store", "replayed")
         for name in (*names, "_removed", "run_time", "_journal"):
             setattr(self, name, opened[name])
-        if not seat.access.allows(Access.WRITE):
-            self.store = ReadOnlySpace(base.store, seat.space)
+        authors = () if seat.speaker.is_operator else (seat.speaker.principal.id,)
+        self.store: Any = MemberStore(base.store, seat.space, seat.access, authors)
         self.seat = seat
         self.reach = reach
         self._base = base

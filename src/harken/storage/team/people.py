@@ -14,6 +14,8 @@ from harken.storage.team.tables import TeamTransaction, groups, members, princip
 
 EVERYONE = "everyone"
 """The id and the name of the group that every principal is in."""
+ERASED = "erased"
+"""The id of the group of those whose words are being taken out of the team."""
 
 
 def read_principal(row: Any) -> Principal:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Select, Text, and_, bindparam, func, literal, or_, select
+from sqlalchemy import ARRAY, Select, Text, and_, any_, bindparam, exists, func, literal, or_, select
 
+from harken.errors import NotFoundError
 from harken.model.team import COMMON, Access, Grant, TeamSpace
-from harken.storage.postgres.dialect import named_rows
-from harken.storage.team.people import EVERYONE, list_groups, principal_names
-from harken.storage.team.tables import TeamTransaction, grants, members, spaces
+from harken.storage.postgres.dialect import PostgresDialect, named_rows
+from harken.storage.team.people import ERASED, EVERYONE, list_groups, principal_names
+from harken.storage.team.tables import TeamTransaction, grants, members, principals, spaces
+
+NOTHING = 0
+"""The days for which a space that is being deleted keeps what is in it."""
 
 
 def read_space(row: Any) -> TeamSpace:
@@ -61,6 +66,43 @@ def _readable() -> Select[Any]:
 
 # Made once: it runs with every request.
 _READABLE = _readable()
+
+
+def foresee_standing(tx: TeamTransaction, space_id: str, principal_ids: Sequence[str]) -> None:
+    """Have what `require_standing` asks sent along with the next question, behind the locks of the transaction."""
+    PostgresDialect().foresee(tx.connection, _standing_question(tx.team, space_id, principal_ids))
+
+
+def require_standing(tx: TeamTransaction, space_id: str, principal_ids: Sequence[str]) -> None:
+    """Pass if none of the principals, and not the space, is erased or being erased.
+
+    Whoever erases marks that first, and then waits for who holds the locks of the space: a transaction that was not
+    refused is seen by them.
+
+    Raises:
+        NotFoundError: one of them is.
+    """
+    if len(named_rows(tx.connection, *_standing_question(tx.team, space_id, principal_ids))) < len(principal_ids):
+        raise NotFoundError("Whose words these are, or the space they go to, has been erased. Nothing was written.")
+
+
+def _standing_question(team: str, space_id: str, ids: Sequence[str]) -> tuple[Select[Any], dict[str, Any]]:
+    return _STANDING, {"of_team": team, "space": space_id, "ids": list(ids)}
+
+
+def _standing() -> Select[Any]:
+    team = bindparam("of_team", type_=Text)
+    going = members.c.team == team, members.c.group_id == literal(ERASED), members.c.principal == principals.c.id
+    days = spaces.c.retention_days
+    there = spaces.c.team == team, spaces.c.id == bindparam("space", type_=Text), or_(days.is_(None), days != NOTHING)
+    asked = principals.c.id == any_(bindparam("ids", type_=ARRAY(Text)))
+    return select(principals.c.id).where(
+        principals.c.team == team, asked, ~exists().where(*going), exists().where(*there)
+    )
+
+
+# Made once: it runs with everything that a member writes.
+_STANDING = _standing()
 
 
 def put_grant(tx: TeamTransaction, grant: Grant) -> None:
