@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from harken.importers.reading import call_text, known, listing, moment, spoken, string
+from harken.importers.reading import call_text, known, listing, mapping, moment, spoken, string
 from harken.model.conversations import EMPTY, MessageType, Role
 from harken.record.prepared import NewMessage
 from harken.text.fence import without_recall
@@ -280,6 +280,12 @@ def _piece(block: Any) -> Piece | str | None:
         text, facts = without_injections(result_text(content)), known(is_error=block.get("is_error") is True)
         return Piece(MessageType.TOOL_RESULT, text, string(block.get("tool_use_id")), string(block.get("name")), facts)
     return None
+
+
+def questions_of(asked: Any) -> list[str]:
+    """The questions in what an agent gives the tool by which it asks a person something."""
+    each = [mapping(one).get("question") for one in listing(mapping(asked).get("questions"))]
+    return [string(question) or "" for question in each]
 
 
 def result_text(content: Any) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
@@ -17,9 +17,30 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from harken.importers.blocks import ParsedContent, Piece, ToolCalls, claude_words, is_interruption, marker, read_content
+from harken.importers.blocks import (
+    ParsedContent,
+    Piece,
+    ToolCalls,
+    claude_words,
+    is_interruption,
+    marker,
+    questions_of,
+    read_content,
+)
 from harken.importers.parsed import ParsedConversation, ParsedItem, ParsedTitle, Unreadable
-from harken.importers.reading import LineReader, files_below, follow, in_order, known, mapping, moment, objects, string
+from harken.importers.reading import (
+    LineReader,
+    files_below,
+    follow,
+    in_order,
+    known,
+    listing,
+    mapping,
+    moment,
+    objects,
+    spoken,
+    string,
+)
 from harken.model.conversations import MessageType, Role, Trust
 from harken.record.prepared import NewMessage
 from harken.text.fence import without_recall
@@ -417,14 +438,36 @@ def _content(line: Mapping[str, Any]) -> ParsedContent:
         return ParsedContent()
     if _role(line) is Role.ASSISTANT:
         # The placeholder of an empty answer is none.
-        return read_content(message.get("content"), lambda text: "" if text == "(no content)" else without_recall(text))
+        blocks = message.get("content")
+        content = read_content(blocks, lambda text: "" if text == "(no content)" else without_recall(text))
+        return _with_texts(content, map(_question, listing(blocks)))
     content = read_content(message.get("content"), claude_words)
     results = (piece for piece in content.pieces if piece.facts.get("is_error"))
     refused = filter(None, (_REFUSED.fullmatch(result.text) for result in results))
-    content = replace(content, pieces=(*content.pieces, *(Piece(MessageType.TEXT, one["words"]) for one in refused)))
+    content = _with_texts(content, [*(one["words"] for one in refused), _answer(mapping(line.get("toolUseResult")))])
     if any(is_interruption(text) for text in content.texts):
         return replace(content, pieces=(marker(event="interrupted"), *content.pieces))
     return content
+
+
+def _with_texts(content: ParsedContent, texts: Iterable[str]) -> ParsedContent:
+    """The content with texts behind it that stand elsewhere in its line."""
+    return replace(content, pieces=(*content.pieces, *(Piece(MessageType.TEXT, text) for text in texts if text)))
+
+
+def _question(block: Any) -> str:
+    """What the agent asks the person by a tool's call; empty for any other block."""
+    asks = isinstance(block, dict) and block.get("name") == "AskUserQuestion"
+    return spoken(questions_of(block.get("input"))) if asks else ""
+
+
+def _answer(result: Mapping[str, Any]) -> str:
+    """What the person has chosen or typed there, question by question, with their notes; empty for other results."""
+    answers, notes = mapping(result.get("answers")), mapping(result.get("annotations"))
+    told = [
+        (string(answers.get(asked)), string(mapping(notes.get(asked)).get("notes"))) for asked in questions_of(result)
+    ]
+    return spoken([text or "" for both in told for text in both])
 
 
 def _queued(attachment: Mapping[str, Any]) -> ParsedContent:

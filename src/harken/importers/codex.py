@@ -23,7 +23,16 @@ from typing import Any, BinaryIO
 import zstandard
 
 from harken.errors import TranscriptError
-from harken.importers.blocks import ParsedContent, Piece, ToolCalls, codex_words, marker, read_content, result_text
+from harken.importers.blocks import (
+    ParsedContent,
+    Piece,
+    ToolCalls,
+    codex_words,
+    marker,
+    questions_of,
+    read_content,
+    result_text,
+)
 from harken.importers.parsed import ParsedConversation, ParsedItem, ParsedTitle, Unreadable
 from harken.importers.reading import (
     LineReader,
@@ -32,15 +41,19 @@ from harken.importers.reading import (
     follow,
     items,
     known,
+    listing,
     mapping,
     moment,
     numbered,
+    spoken,
     string,
 )
 from harken.model.conversations import MessageType, Role
 from harken.record.prepared import NewMessage
 from harken.text.fence import without_recall
 
+# The tool by which it asks the person something.
+_ASKING = "request_user_input"
 _PLAIN, _COMPRESSED = ".jsonl", ".jsonl.zst"
 _NOT_ROLLOUTS = ("history.jsonl", "session_index.jsonl")
 _THREAD_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
@@ -298,6 +311,8 @@ class _RolloutReader(LineReader):
             if given or call_id:
                 text = without_recall(call_text(name, given))
                 yield self._message(line, payload, Role.ASSISTANT, Piece(MessageType.TOOL_CALL, text, call_id, name))
+            if name == _ASKING:
+                yield from self._beside(line, payload, Role.ASSISTANT, questions_of(_object(given)))
         elif kind.endswith("_output"):
             read = _output(payload.get("output"))
             if read is None:
@@ -305,7 +320,16 @@ class _RolloutReader(LineReader):
                 return
             text, failed = read
             piece = Piece(MessageType.TOOL_RESULT, without_recall(text), call_id, facts=known(is_error=failed))
-            yield self._message(line, payload, Role.TOOL, self._calls.completed(piece))
+            piece = self._calls.completed(piece)
+            yield self._message(line, payload, Role.TOOL, piece)
+            if piece.tool_name == _ASKING:
+                yield from self._beside(line, payload, Role.USER, _answers(_object(text)))
+
+    def _beside(self, line: _Line, payload: Mapping[str, Any], role: Role, texts: list[str]) -> Iterator[NewMessage]:
+        """What is asked or answered by a tool, behind its call or result, whose id it has."""
+        if said := spoken(texts):
+            message = self._message(line, payload, role, Piece(MessageType.TEXT, said))
+            yield replace(message, external_id=f"{message.external_id}#2")
 
     def _note(self, payload: Mapping[str, Any]) -> str:
         """Remember the name of the tool that an item calls, for its result, which has only the call's id."""
@@ -351,6 +375,19 @@ def _head(meta: Mapping[str, Any], conversation: str) -> ParsedConversation:
             forked_from=forked,
         ),
     )
+
+
+def _object(text: Any) -> Mapping[str, Any]:
+    """The JSON object of a text; empty where it has none."""
+    with suppress(ValueError, TypeError, RecursionError):
+        return mapping(json.loads(text))
+    return {}
+
+
+def _answers(result: Mapping[str, Any]) -> list[str]:
+    """What a person has chosen or typed where Codex has asked them."""
+    each = [listing(mapping(answer).get("answers")) for answer in mapping(result.get("answers")).values()]
+    return [(string(text) or "").removeprefix("user_note: ") for texts in each for text in texts]
 
 
 def _output(output: Any) -> tuple[str, bool] | None:

@@ -156,6 +156,25 @@ def test_what_is_said_in_refusing_a_call_is_the_persons(write: Write, said: Said
     ]
 
 
+def test_what_the_agent_asks_by_its_tool_and_what_is_chosen_are_their_words(write: Write, said: Said) -> None:
+    store, extras = "Which database?", "Which extras?"
+    options = [{"label": "PostgreSQL"}, {"label": "SQLite"}]
+    questions = [{"question": each, "header": "h", "options": options} for each in (store, extras)]
+    call = block("tool_use", id="t", name="AskUserQuestion", input={"questions": questions})
+    told = f'User has answered your questions: "{store}"="SQLite", "{extras}"="none". You can now continue.'
+    answered = block("tool_result", tool_use_id="t", content=told)
+    answers = {"answers": {store: "SQLite", extras: "none"}, "annotations": {store: {"notes": "One file is enough."}}}
+    path = write(
+        line("assistant", [call]),
+        line("user", [answered], uuid="u2", toolUseResult={"questions": questions, **answers}),
+        line("user", [block("tool_result", tool_use_id="x", content="y")], uuid="u3", toolUseResult={"answers": "all"}),
+    )
+    called, question, result, answer, other = said(CLAUDE.parse(path))
+    assert (called[:2], question) == (("assistant", "tool_call"), ("assistant", "text", f"{store}\n\n{extras}"))
+    assert (result[:2], answer) == (("tool", "tool_result"), ("user", "text", "SQLite\n\nOne file is enough.\n\nnone"))
+    assert other == ("tool", "tool_result", "y")
+
+
 def test_an_interruption_and_a_compaction_leave_markers(write: Write) -> None:
     boundary = {"type": "system", "subtype": "compact_boundary", "sessionId": "s1", "uuid": "c1"}
     path = write(

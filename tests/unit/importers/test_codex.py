@@ -53,6 +53,22 @@ META = entry("session_meta", id=THREAD, timestamp="2026-01-15T11:59:00Z", cwd="/
 CONTEXT = spoken("user", "an unmarked instruction")
 
 
+def test_what_codex_asks_by_its_tool_and_what_is_chosen_are_their_words(write: Write, said: Said) -> None:
+    given = {"questions": [{"id": "a", "question": "Which store?", "options": []}, {"id": "b", "question": "When?"}]}
+    answers = {"a": {"answers": ["SQLite", "user_note: one file"]}, "b": {"answers": ["now"]}}
+    path = write(
+        META,
+        item("function_call", name="request_user_input", call_id="c1", arguments=json.dumps(given)),
+        item("function_call_output", call_id="c1", output=json.dumps({"answers": answers})),
+        item("function_call", name="request_user_input", call_id="c2", arguments="{"),
+        item("function_call_output", call_id="c2", output="aborted"),
+    )
+    told = [one for one in said(CODEX.parse(path)) if one[1] == "text"]
+    assert told == [("assistant", "text", "Which store?\n\nWhen?"), ("user", "text", "SQLite\n\none file\n\nnow")]
+    ids = [each.external_id for each in CODEX.parse(path) if isinstance(each, NewMessage)]
+    assert len(set(ids)) == len(ids) == 6
+
+
 def test_events_tell_what_was_typed_and_everything_else_in_the_persons_name_is_dropped(
     write: Write, said: Said
 ) -> None:
