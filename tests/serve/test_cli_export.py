@@ -50,6 +50,16 @@ def test_everything_moves_to_another_home(filled: CommandLine, other: CommandLin
     assert (tmp_path / "back.jsonl").read_bytes() == file.read_bytes()
 
 
+def test_core_memories_alone_are_counted_and_told_once(cli: CommandLine, tmp_path: Path) -> None:
+    cli("core", "set", "user", "name", "Ada")
+    cli("export", tmp_path / "core.jsonl")
+    there = CommandLine(tmp_path / "elsewhere", cli.person, cli.settings)
+    for told in (["1 other record new or changed: memories and the like."], []):
+        brought = there("import", "jsonl", tmp_path / "core.jsonl", "--as-mine")
+        assert brought.out.splitlines()[1:] == told
+        assert "of this format" not in brought.err
+
+
 def test_the_file_tells_that_it_is_an_export(filled: CommandLine, other: CommandLine, tmp_path: Path) -> None:
     filled("export", tmp_path / "everything.jsonl")
     outcome = other("import", tmp_path / "everything.jsonl", "--json")

@@ -94,6 +94,7 @@ class Merged:
         known: messages that were there before.
         forgotten: messages that were forgotten earlier, and stay so.
         erased: messages that were here, and that an export says were forgotten.
+        told: lines of exports that were read, whatever came of them.
         kept: memories and other records that an export brought, new or in a later state.
         capped: messages and other records that came as `imported` though their file says they are the owner's or an
             agent's own words.
@@ -110,6 +111,7 @@ class Merged:
     known: int = 0
     forgotten: int = 0
     erased: int = 0
+    told: int = 0
     kept: int = 0
     capped: int = 0
     left_core: int = 0
@@ -228,7 +230,7 @@ def _write(
 
     Without `forget` the file is a stranger's. The course is changed to what these lines have told.
     """
-    done, last, superseding = Merged(), course.last, set[str]()
+    done, last, superseding = Merged(told=len(lines)), course.last, set[str]()
     told = [line.event for line in lines if not isinstance(line.event, Derived)]
     graves = [event for event in told if isinstance(event, Grave) and _is_grave(event)]
     given = [event for event in told if not _is_grave(event)]
@@ -256,9 +258,10 @@ def _write(
         else:
             changes += raised_trust(tx, [event for event in events if isinstance(event, Message)], recorder.now())
         records = [event for event in changes if isinstance(event, SavedRecord)]
-        done.kept, before = len(records), _present(tx, records)
+        facts, before = [event for event in changes if isinstance(event, CoreFact)], _present(tx, records)
+        done.kept = len(records) + sum(fact.value is not None for fact in facts)
         superseding.update(one.conversation_uid for one in records if is_reworded(one, before))
-        superseding.update(event.conversation_uid for event in changes if isinstance(event, CoreFact))
+        superseding.update(fact.conversation_uid for fact in facts)
         # Of what is brought in alone: a stranger's file numbers what is left out as it likes.
         numbers = sorted((event.number, event.conversation_uid) for event in changes if isinstance(event, Exchange))
         note_imported(tx, {uid: number for number, uid in numbers})

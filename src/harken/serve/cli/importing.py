@@ -89,7 +89,7 @@ def import_command(
             print_json({**view, "embedded": embedded})
         elif report.added:
             session.note('Try: harken search "what you remember of it"')
-        elif arguments[1:] and not any(getattr(report, name) for name in (*_COUNTS[1:], *_NOT_ADDED)):
+        elif arguments[1:] and not any(getattr(report, name) for name in (*_COUNTS[1:], *_NOT_ADDED, "told")):
             session.note("Nothing in it is of this format. Without one it is told by the files: harken import PATH")
     if (report.unreadable or report.failed) and not (report.added or report.known or report.kept or report.forgotten):
         raise TranscriptError("Nothing was imported, for nothing in it could be read.")
