@@ -72,6 +72,8 @@ def test_a_hook_marks_the_earlier_word(harken: Harken, tmp_path: Path) -> None:
         ("I live in Hamburg.", "I moved to Berlin."),
         ("I live in Hamburg.", "In the end I moved to Berlin."),
         ("The office moved to Bonn.", "The office moved to Berlin."),
+        ("Tom lives in Hamburg.", "Tom has moved to Berlin."),
+        ("I live in Hamburg.", "Recently moved to Berlin."),
         ("We use MySQL.", "We use Postgres now."),
         (EARLIER, LATER),
         ("My Zotero library has 45 sources, tagged by theme.", "I've added 52 sources to my Zotero library."),
@@ -102,6 +104,8 @@ def test_another_value_for_the_same_matter_corrects(earlier: str, later: str) ->
         ("I live in Hamburg.", "The meeting moved to Tuesday."),
         ("I live in Hamburg.", "I almost moved to Berlin."),
         ("I live in Hamburg.", "She moved to Berlin."),
+        ("I live in Hamburg.", "Tom moved to Berlin."),
+        ("Anna lives in Hamburg.", "Tom has moved to Berlin."),
     ],
 )
 def test_what_only_resembles_does_not(one: str, other: str) -> None:

@@ -37,6 +37,7 @@ _SOMEBODY = re.compile(
     r"|мо[йяи]|наш\w*)\s+[^\W\d_]+|he|she|they|er|sie|il|elle|él|ella|lui|lei|ele|ela|он|она|они)"
     r"\s+(?:(?!(?:i|we|ich|wir)\b)\w+\s+){0,2})\s*$"
 )
+_SUBJECT = re.compile(r"([^\W\d_]{2,})\s+(?:(?:has|had|have|is|was|ha|a|est|s'est|se|è)\s+)?$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ class _Clause:
 
     Attributes:
         said: the beginnings of its words but stop words, values left out; `matter` those of them that say something.
-        values: by what they are values of: a unit, a date, a home.
+        values: by what they are values of: a unit, a date, the speaker's home or that of somebody who is named.
         changes: it says that something is otherwise now.
         left: what it says to hold no longer.
     """
@@ -68,7 +69,7 @@ class _Clause:
         bare = phrases("change", "now").sub(" ", bare) if is_new else bare
         words = tuple(word.lower() for word in WORD.findall(bare))
         plain = [word for word in words if not any(map(str.isdigit, word)) and "'" not in word]
-        left = frozenset(_behind(text, "left") if "left" in sections else ())
+        left = frozenset(value for _, value in _behind(text, "left")) if "left" in sections else frozenset()
         said, told = _begun(plain), _begun(distinctive_terms(plain))
         return cls(words, said, told, values, is_new or bool(left), left)
 
@@ -86,7 +87,7 @@ class _Clause:
         for kind in kinds:
             # Where a clause has two of a kind, nobody knows which of them is meant.
             one, two = self.values[kind], earlier.values[kind]
-            if (is_same or kind == "home") and len(one) == len(two) == 1 and one != two:
+            if (is_same or kind.startswith("home")) and len(one) == len(two) == 1 and one != two:
                 return True
         return self.changes and shared > 0 and not self.values and _differ_in_one_place(earlier.words, self.words)
 
@@ -215,7 +216,8 @@ def _telling_clauses(text: str) -> tuple[_Clause, ...]:
 
 
 def _values(text: str, sections: frozenset[str]) -> list[tuple[str, str]]:
-    home = [("home", value) for value in _behind(text, "home", _SOMEBODY)] if "home" in sections else []
+    told = _behind(text, "home") if "home" in sections else []
+    home = [(f"home{_named_in(before)}", value) for before, value in told if not _SOMEBODY.search(before)]
     if not _DIGIT.search(text):
         return home
     dates = [((first or second), day_first or day) for first, day, day_first, second in _DATE.findall(text)]
@@ -226,15 +228,22 @@ def _values(text: str, sections: frozenset[str]) -> list[tuple[str, str]]:
     return found + home
 
 
-def _behind(text: str, section: str, unless_before: re.Pattern[str] | None = None) -> list[str]:
+def _behind(text: str, section: str) -> list[tuple[str, str]]:
+    """What stands before each phrase of a section, and the word behind it."""
     found = []
     for match in phrases("change", section).finditer(text):
-        if unless_before and unless_before.search(text[: match.start()]):
-            continue
         word = WORD.search(text, match.end())
         if word and word[0].lower() not in STOP_WORDS:
-            found.append(word[0].lower())
+            found.append((text[: match.start()], word[0].lower()))
     return found
+
+
+def _named_in(before: str) -> str:
+    """The name that a text ends with, of whom something is said; empty where it is the speaker."""
+    subject = _SUBJECT.search(before)
+    name = subject[1] if subject else ""
+    known = name.lower() in STOP_WORDS or name.lower() in word_lists("change")["now"]
+    return f" {name.lower()}" if name[:1].isupper() and not known else ""
 
 
 def _differ_in_one_place(one: Sequence[str], two: Sequence[str]) -> bool:
