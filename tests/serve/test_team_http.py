@@ -305,6 +305,16 @@ def test_no_answer_that_is_kept_names_somebody_who_was_erased(served: Served) ->
     assert "Zebulon" not in rows(served, "team_requests")
 
 
+def test_no_answer_is_kept_of_somebody_who_was_erased_while_they_asked(served: Served) -> None:
+    operator = served.team.operator()
+    served.team.create_principal(operator, "Ywain")
+    ywain = served.team.speaker(served.team.create_key(operator, "Ywain").secret)
+    with served.team.requests.once(ywain, "late", "digest") as claim:
+        served.team.erase_principal(operator, "Ywain")
+        claim.keep({"text": "a late answer"})
+    assert ywain.principal.id not in rows(served, "team_requests")
+
+
 def test_lists_go_on_by_a_cursor_that_is_of_use_for_the_same_question_of_the_same_principal(served: Served) -> None:
     for content in ("Quay seven floods.", "Ilse bakes bread.", "Tax is due in May.", "Red paint peels.", "Owls hoot."):
         served.verb("ann", "remember", {"content": content})

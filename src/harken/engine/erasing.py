@@ -158,9 +158,10 @@ class Erasing:
                 drop_space(tx, space.id)
             drop_grants_of(tx, principal.id)
             drop_keys(tx, principal.id)
-            drop_requests(tx, principal.id)
             let_go(tx, principal.id)
+            # Waits for requests that are about to keep their answers.
             people.drop_principal(tx, principal.id)
+            drop_requests(tx, principal.id)
         return Erased(principal.name, len(private), count)
 
     def _take_out(self, harken: Harken, mine: Sequence[RecordOrigin]) -> list[str]:

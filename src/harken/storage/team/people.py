@@ -74,6 +74,12 @@ _PRINCIPAL = select(principals).where(
 )
 
 
+def hold_principal(tx: TeamTransaction, principal_id: str) -> bool:
+    """Whether somebody is in the team; if so, whoever drops them waits for the end of this transaction."""
+    there = tx.select(principals.c.id).where(principals.c.id == principal_id)
+    return tx.connection.execute(there.with_for_update(read=True)).first() is not None
+
+
 def principal_of_email(tx: TeamTransaction, email: str) -> Principal | None:
     """The principal that a login finds by an address; None where there is none."""
     found = tx.rows(principals, where=(principals.c.email == email,))

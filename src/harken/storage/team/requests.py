@@ -20,6 +20,7 @@ from harken.storage.postgres.dialect import PostgresDialect, bare_rows
 from harken.storage.postgres.schema import check_version, serves_from
 from harken.storage.tables import to_microseconds
 from harken.storage.team.control import ControlTables, TeamTransaction
+from harken.storage.team.people import hold_principal
 from harken.storage.team.tables import audit, requests
 
 KEPT_FOR = timedelta(hours=24)
@@ -72,7 +73,10 @@ def claimed(
             is_inside = True
             yield claim
             is_inside = False
-            if claim.kept is not None:
+            if not hold_principal(tx, principal):
+                # They were erased meanwhile: nothing of theirs stays.
+                tx.delete(requests, requests.c.principal == principal)
+            elif claim.kept is not None:
                 mine = {"of_team": team, "whose": principal, "named": once, "kept": claim.kept}
                 PostgresDialect().execute_each(tx.connection, _ANSWER, [mine])
     except StoreBusyError as error:
