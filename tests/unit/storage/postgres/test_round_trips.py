@@ -182,6 +182,22 @@ def test_a_message_that_a_team_says_is_embedded_and_then_not_looked_for_again(
         assert team.memory(speaker).search("heron come back to its old mill", mode="semantic").hits
 
 
+def test_what_a_member_says_is_recorded_in_two_and_that_they_are_not_erased_is_asked_beside(
+    trips: RoundTrips, tmp_path: Path
+) -> None:
+    settings = {"store": trips.url.render_as_string(hide_password=False), "tenant": "crew", "embedder": "none"}
+    with Team(tmp_path, settings=settings, env={}) as team:
+        team.create_principal(team.operator(), "ann")
+        mine = team.memory(team.speaker(team.create_key(team.operator(), "ann").secret))
+        waits = []
+        for text in SAID:
+            with trips.counted() as told:
+                mine.record_message("birds", "user", text)
+            waits += told
+        # That the key was used is noted beside the first.
+        assert min(waits) == 2
+
+
 def test_who_has_a_key_is_known_by_one_answer_and_a_revoked_one_is_refused_at_once(
     trips: RoundTrips, tmp_path: Path
 ) -> None:
