@@ -50,7 +50,18 @@ class ApiError(EndpointError):
 class _Client:
     """What both clients share: how a request is made, when it is sent again, what becomes of its answer."""
 
-    def __init__(self, url: str, key: str, space: str | None, attempts: int) -> None:
+    _connections: type[httpx.Client | httpx.AsyncClient]
+
+    def __init__(
+        self,
+        url: str,
+        key: str,
+        space: str | None = None,
+        *,
+        attempts: int = 5,
+        timeout_seconds: float = 30.0,
+        transport: Any = None,
+    ) -> None:
         if not url.startswith(("https://", "http://")):
             raise UsageError(f"'{url}' is no address of a server. Give one like https://memory.example.org")
         if not (key := key.strip()).isascii() or not key:
@@ -58,7 +69,8 @@ class _Client:
         self._headers = {"authorization": f"Bearer {key}", "user-agent": f"harken-client/{__version__}"}
         self._space = space
         self._attempts = attempts
-        self._http: Any = None
+        timeout = httpx.Timeout(timeout_seconds, pool=None)
+        self._http: Any = self._connections(base_url=url, timeout=timeout, transport=transport)
 
     def in_space(self, space: str | None) -> Self:
         """The same client, whose calls name a space; it shares the connections."""
@@ -115,18 +127,7 @@ class HarkenClient(_Client):
         transport: in place of the network.
     """
 
-    def __init__(
-        self,
-        url: str,
-        key: str,
-        space: str | None = None,
-        *,
-        attempts: int = 5,
-        timeout_seconds: float = 30.0,
-        transport: httpx.BaseTransport | None = None,
-    ) -> None:
-        super().__init__(url, key, space, attempts)
-        self._http = httpx.Client(base_url=url, timeout=httpx.Timeout(timeout_seconds, pool=None), transport=transport)
+    _connections = httpx.Client
 
     def call(self, verb: str, /, **given: Any) -> dict[str, Any]:
         """The answer of a verb by its name."""
@@ -168,20 +169,7 @@ class HarkenClient(_Client):
 class AsyncHarkenClient(_Client):
     """The same, awaited; see `HarkenClient`."""
 
-    def __init__(
-        self,
-        url: str,
-        key: str,
-        space: str | None = None,
-        *,
-        attempts: int = 5,
-        timeout_seconds: float = 30.0,
-        transport: httpx.AsyncBaseTransport | None = None,
-    ) -> None:
-        super().__init__(url, key, space, attempts)
-        self._http = httpx.AsyncClient(
-            base_url=url, timeout=httpx.Timeout(timeout_seconds, pool=None), transport=transport
-        )
+    _connections = httpx.AsyncClient
 
     async def call(self, verb: str, /, **given: Any) -> dict[str, Any]:
         """The answer of a verb by its name."""

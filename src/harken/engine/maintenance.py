@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from harken.errors import MissingExtraError, ProviderError, StoreError, UsageError
 from harken.journal.journal import DATABASE_NAME, Journal, Replayed
-from harken.journal.staging import remove_staged
+from harken.journal.staging import new_file, remove_staged
 from harken.model.arguments import several
 from harken.model.lookups import Activity, ConversationFilter, ListedConversation
 from harken.model.views import StatusView, view_of
@@ -328,12 +328,13 @@ class Maintenance:
             UsageError: the target exists.
             StoreError: it cannot be written.
         """
-        from harken.journal.export import export, export_to_file
+        from harken.journal.export import export
 
-        given = progress, with_vectors, self.journal
         if isinstance(target, str | Path):
-            return export_to_file(self.store, Path(target).expanduser(), self.home, *given)
-        return export(self.store, target, *given)
+            # It appears under its name only when it is whole.
+            with new_file(Path(target).expanduser(), self.home) as part, part.open("wb") as stream:
+                return self.export(stream, progress, with_vectors)
+        return export(self.store, target, progress, with_vectors, self.journal)
 
     def _filled(self) -> OpenSpace:
         filled = self.spaces.filled()

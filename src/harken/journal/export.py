@@ -20,7 +20,6 @@ from harken.journal.derived import Derived, MadeSummary, MadeVector, derived_fro
 from harken.journal.journal import Journal
 from harken.journal.lines import event_from_fields, line_from_event
 from harken.journal.replay import last_states
-from harken.journal.staging import new_file
 from harken.model.arguments import SECTIONS
 from harken.model.conversations import (
     CORE_MEMORY,
@@ -82,24 +81,6 @@ class ExportLine:
     event: Event | Derived
     number: int
     end: int
-
-
-def export_to_file(
-    store: Store,
-    target: Path,
-    home: Path,
-    progress: Callable[[int, int], None],
-    with_vectors: bool = False,
-    journal: Journal | None = None,
-) -> Exported:
-    """Write an export that appears under its name only when it is whole.
-
-    Raises:
-        UsageError: the target exists.
-        StoreError: it cannot be written.
-    """
-    with new_file(target, home) as part, part.open("wb") as stream:
-        return export(store, stream, progress, with_vectors, journal)
 
 
 def export(

@@ -2,14 +2,17 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from harken.engine import Harken
 from harken.errors import ExportError, StoreError, UsageError
-from harken.journal.export import export, export_to_file, is_export, read_export
+from harken.journal.export import export, is_export, read_export
 from harken.model.conversations import ExchangeStatus, Message, ProjectIdentity, Role, Segment, Tombstone
 from harken.record.recorder import NewMessage
+from harken.testing import HashingEmbedder
 from recorded import RecordedHome
 
 
@@ -71,7 +74,13 @@ def test_what_is_left_of_a_forgotten_conversation_is_its_tombstone(place: Record
     assert line.event == Tombstone(place.uid("a"), place.uid("a"), "conversation", place.clock())
 
 
-def test_a_file_appears_only_when_it_is_whole(place: RecordedHome, tmp_path: Path) -> None:
+@pytest.fixture
+def harken(place: RecordedHome) -> Iterator[Harken]:
+    with Harken(place.home, embedder=HashingEmbedder(), env={}) as opened:
+        yield opened
+
+
+def test_a_file_appears_only_when_it_is_whole(place: RecordedHome, harken: Harken, tmp_path: Path) -> None:
     place.talk("a", "one", "two")
     target = tmp_path / "out" / "export.jsonl"
 
@@ -79,20 +88,20 @@ def test_a_file_appears_only_when_it_is_whole(place: RecordedHome, tmp_path: Pat
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        export_to_file(place.store, target, place.home, stop)
+        harken.maintenance.export(target, stop)
     assert list(target.parent.iterdir()) == []
-    done = export_to_file(place.store, target, place.home, lambda _done, _all: None)
+    done = harken.maintenance.export(target)
     assert (done.conversations, done.messages, done.forgotten) == (1, 2, 0)
     assert done.bytes == target.stat().st_size
     assert target.stat().st_mode & 0o077 == 0
     with pytest.raises(UsageError, match="exists"):
-        export_to_file(place.store, target, place.home, lambda _done, _all: None)
+        harken.maintenance.export(target)
 
 
-def test_a_place_that_cannot_be_written_is_named(place: RecordedHome, tmp_path: Path) -> None:
+def test_a_place_that_cannot_be_written_is_named(harken: Harken, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(StoreError, match=r"file/export\.jsonl cannot be written"):
-        export_to_file(place.store, tmp_path / "file" / "export.jsonl", place.home, lambda _done, _all: None)
+        harken.maintenance.export(tmp_path / "file" / "export.jsonl")
 
 
 def test_an_export_is_told_from_other_files_by_its_first_line(place: RecordedHome) -> None:

@@ -85,12 +85,13 @@ def changes(new: str, old: str) -> bool:
 def are_of_two(one: str, other: str) -> bool:
     """True where they say the same of two subjects: of Ann and of Bob, of the staging and of the production server."""
     first, second = bare_words(one), bare_words(other)
-    at, then, *_ = *(place for place, pair in enumerate(zip(first, second, strict=False)) if pair[0] != pair[1]), 0, 0
+    begin = _shared(first, second)
+    again = begin + 1 + _shared(first[begin + 1 :], second[begin + 1 :])
     verb = next((place for place, word in enumerate(first) if _is_finite(word)), 0)
     # Of room 101 one thing, and another of room 102.
-    if at < verb < then and all(any(map(str.isdigit, words[at])) for words in (first, second)):
+    is_between = begin < verb < again < min(len(first), len(second))
+    if is_between and _has_digit(first[begin]) and _has_digit(second[begin]):
         return True
-    begin = _shared(first, second)
     end = _shared(first[begin:][::-1], second[begin:][::-1])
     before, behind = first[:begin], first[len(first) - end :]
     middles = (first[begin : len(first) - end], second[begin : len(second) - end])
@@ -134,7 +135,7 @@ def marked_words(text: str) -> Iterator[str]:
     for place, word in enumerate(words):
         begins = place == 0 or words[place - 1].endswith((".", "!", "?", ":"))
         bare = word.strip(_MARKS)
-        if any(map(str.isdigit, bare)) or (not begins and any(map(str.isupper, bare))):
+        if _has_digit(bare) or (not begins and any(map(str.isupper, bare))):
             yield bare.casefold()
 
 
@@ -161,13 +162,17 @@ def _subject(text: str) -> set[str]:
 def _values(text: str) -> dict[str, set[str]]:
     """The values that a sentence gives to its subject, by kind: weekdays, numbers, names."""
     marked = {word for word in marked_words(text) if not is_weekday(word)}
-    numbers = {word for word in marked if any(map(str.isdigit, word))}
+    numbers = {word for word in marked if _has_digit(word)}
     return {"day": set(filter(is_weekday, bare_words(text))), "number": numbers, "name": marked - numbers}
 
 
 def _shared(one: list[str], other: list[str]) -> int:
     """The number of words that both begin with."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+
+
+def _has_digit(word: str) -> bool:
+    return any(map(str.isdigit, word))
 
 
 def _is_finite(word: str) -> bool:
@@ -247,7 +252,7 @@ def _are_two(one: str, other: str, category: str, why: str) -> bool:
         return True
     first, second = Counter(marked_words(one)), Counter(marked_words(other))
     differing = [*(first - second), *(second - first)]
-    numbered = [word for word in differing if is_weekday(word) or any(map(str.isdigit, word))]
+    numbered = [word for word in differing if is_weekday(word) or _has_digit(word)]
     return len(numbered) < len(differing) or (bool(numbered) and category in _OF_A_MOMENT)
 
 
