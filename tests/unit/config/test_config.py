@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from harken import Harken
 from harken.config.settings import LoadedSettings, default_home, environment, load_settings
 from harken.errors import ConfigError
+from harken.journal.journal import JOURNAL_NAME
 
 
 @pytest.fixture
@@ -77,6 +79,12 @@ class TestLayers:
             load(home)
         assert load(home, {"HARKEN_CONFIG": str(home / "harken.yaml")}).settings.search.limit == 7
 
+    def test_an_empty_store_is_none_and_leaves_the_embedded_file_with_its_journal(self, home: Path) -> None:
+        assert load(home, {"HARKEN_STORE": ""}).settings.store is None
+        with Harken(home, env={"HARKEN_STORE": "", "HARKEN_EMBEDDER": "none"}) as harken:
+            harken.record_message("talk", "user", "The ferry leaves at seven.")
+        assert any(path.is_file() for path in (home / JOURNAL_NAME).rglob("*"))
+
     def test_a_file_may_be_named_by_a_variable(self, home: Path, tmp_path: Path) -> None:
         elsewhere = tmp_path / "settings.yaml"
         elsewhere.write_text("embedder: none\n")
@@ -137,6 +145,10 @@ class TestRefusals:
             ("search.relevance_threshold", "0.25", 0.25),
             ("search.relevance_threshold", "none", None),
             ("embedding.model", "none", "none"),
+            ("embedding.model", "", None),
+            ("embedding.path", "", None),
+            ("embedding.api_key", "", None),
+            ("embedding.query_prefix", "", ""),
             ("llm.max_usd_per_day", 2.5, Decimal("2.5")),
             ("llm.max_usd_per_day", "None", None),
             ("serve.roots", ["~/work"], (Path("~/work"),)),
