@@ -213,9 +213,7 @@ def _from_environment(env: Mapping[str, str]) -> dict[str, Any]:
 
 def typed_value(key: str, value: Any) -> Any:
     """Return what somebody typed for a setting: lists, of names and paths, have no other form than commas between."""
-    section, _, name = key.rpartition(".")
-    part = Settings.hints()[section] if section else Settings
-    is_list = isinstance(value, str) and get_origin(part.hints()[name]) is tuple
+    is_list = isinstance(value, str) and get_origin(_hints(Settings)[key]) is tuple
     return [each.strip() for each in value.split(",") if each.strip()] if is_list else value
 
 
@@ -250,13 +248,16 @@ def _nest(flat: Mapping[str, Any]) -> dict[str, Any]:
 
 def known_keys() -> list[str]:
     """Return every setting's dotted key, in alphabetical order."""
-    keys: list[str] = []
-    for name, part in Settings.hints().items():
-        if isinstance(part, type) and issubclass(part, SettingsSection):
-            keys += [f"{name}.{inner}" for inner in part.hints()]
-        else:
-            keys.append(name)
-    return sorted(keys)
+    return sorted(_hints(Settings))
+
+
+def _hints(section: type[SettingsSection]) -> dict[str, Any]:
+    """Return the annotation of each setting of a section, and of the sections in it, by its dotted key."""
+    found: dict[str, Any] = {}
+    for name, part in section.hints().items():
+        is_section = isinstance(part, type) and issubclass(part, SettingsSection)
+        found |= {f"{name}.{key}": hint for key, hint in _hints(part).items()} if is_section else {name: part}
+    return found
 
 
 def like_it(key: str) -> str:

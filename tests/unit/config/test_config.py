@@ -53,6 +53,15 @@ class TestLayers:
         assert loaded.settings.search.limit == 8
         assert loaded.origins["search.limit"] == "HARKEN_SEARCH__LIMIT"
 
+    def test_a_setting_of_a_section_within_a_section_is_set_in_every_way(self, home: Path, tmp_path: Path) -> None:
+        assert load(home, {"HARKEN_ASSEMBLE__WEIGHTS__CODE": "3"}).settings.assemble.weights.code == 3.0
+        with Harken(home, env={}) as harken:
+            assert harken.run_time.set("assemble.tiers.bronze", "0.5").value == 0.5
+        seeds = tmp_path / "engine.json"
+        seeds.write_text('{"assemble": {"weights": {"commits": 4}}, "other": {"port": 1}}')
+        loaded = load(home, {"HARKEN_CONFIG": str(seeds)})
+        assert (loaded.settings.assemble.weights.commits, loaded.passed_over) == (4.0, ("other.port",))
+
     @pytest.mark.parametrize("overrides", [{"search.limit": 9}, {"search": {"limit": 9}}])
     def test_an_argument_stands_above_everything(self, home: Path, overrides: dict[str, Any]) -> None:
         loaded = load(home, {"HARKEN_SEARCH__LIMIT": "8"}, **overrides)
