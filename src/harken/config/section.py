@@ -55,10 +55,6 @@ class Field(NamedTuple):
         return value
 
 
-# A text that may be empty where that is another thing than None.
-AnyText = Annotated[str, Field()]
-
-
 class SecretText:
     """A text that is not shown."""
 
@@ -142,7 +138,8 @@ def _reader(hint: Any) -> Callable[[Any], Any]:
         return lambda value: limits.check(read(value))
     if kind in (Union, UnionType):
         # Of one kind and None, for which TOML and the environment have no other word.
-        read, nothings = _reader(parts[0]), _NOTHINGS.get(parts[0], ("", "none", "NONE", "None"))
+        read, texts = _reader(parts[0]), {str: ("",), SecretText: ("",), AnyText: ()}
+        nothings = texts.get(parts[0], ("", "none", "NONE", "None"))
         return lambda value: None if value is None or value in nothings else read(value)
     if kind is tuple:
         read = _reader(parts[0])
@@ -187,6 +184,8 @@ def _text(value: Any) -> str:
     return str(_checked(isinstance(value, str), value, ""))
 
 
+# Where to be empty is another thing than None.
+AnyText = Annotated[str, Field()]
 _KINDS: Mapping[type, tuple[Callable[[Any], Any], str]] = {
     bool: (lambda value: _TRUTHS[str(value).strip().lower()], "must be true or false"),
     int: (_whole, "must be a whole number"),
@@ -196,8 +195,6 @@ _KINDS: Mapping[type, tuple[Callable[[Any], Any], str]] = {
     Path: (Path, "must be a path"),
     SecretText: (lambda value: value if isinstance(value, SecretText) else SecretText(_text(value)), "must be a text"),
 }
-# Of a text every word is a value, but not that there is none.
-_NOTHINGS: Mapping[Any, tuple[str, ...]] = {str: ("",), SecretText: ("",), AnyText: ()}
 
 
 def _plain(value: Any) -> Any:

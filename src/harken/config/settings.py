@@ -73,7 +73,7 @@ class SettingValue:
 
 @dataclass(frozen=True, slots=True)
 class LoadedSettings:
-    """Validated settings with the origin of each value, and the keys of a seed's JSON file that are none of ours."""
+    """Validated settings with the origin of each value, and the keys of a settings file that nothing reads there."""
 
     settings: Settings
     origins: Mapping[str, str]
@@ -136,6 +136,8 @@ def load_settings(
         for key, value in layer.items():
             merged[key] = value
             origins[key] = origin(key) if callable(origin) else origin
+    if (named := merged.get("home")) and Path(str(named)).expanduser().absolute() != folder:
+        raise ConfigError(f"home: named by HARKEN_HOME, --home or Harken(FOLDER) alone (from {origins['home']})")
     merged["home"] = str(folder)
     origins["home"] = "argument" if home is not None else ("HARKEN_HOME" if "HARKEN_HOME" in env else "default")
     return LoadedSettings(_validate(_nest(merged), origins), origins, passed_over)
@@ -149,11 +151,13 @@ def _layers(
     passed_over: tuple[str, ...] = ()
     if (file := _settings_file(home, env)) is not None:
         found = _flatten(_understood(_read_file(file), file), stop=_FREE_TABLES)
+        # A hook's process reads no file.
+        unread = found.keys() & {"hooks.deadline_seconds"}
         if file.suffix == ".json":
             # An old engine.json of the seeds: their parser is lenient, and most of its sections are another's matter.
-            passed_over = tuple(sorted(found.keys() - known_keys()))
-            found = {key: value for key, value in found.items() if key not in passed_over}
-        layers.append((file.name, found))
+            unread |= found.keys() - known_keys()
+        passed_over = tuple(sorted(unread))
+        layers.append((file.name, {key: value for key, value in found.items() if key not in unread}))
     layers += [(_variable, _from_environment(env)), (RUN_TIME, dict(stored))]
     layers.append(("argument", _flatten(overrides, stop=_FREE_TABLES)))
     for _, layer in layers:

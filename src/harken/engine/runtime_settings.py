@@ -14,9 +14,8 @@ from harken.storage.state import all_settings, set_setting
 
 _PREFIX = "setting:"
 _PLACES = "the settings file or the environment"
-# What opens the store cannot lie in it; secrets are no rows; a table of rules is a file's matter; a hook reads no store.
-_ELSEWHERE = {
-    **dict.fromkeys(("store", "tenant", "embedding.api_key", "llm.api_key", "oidc.client_secret"), _PLACES),
+# What opens the store cannot lie in it; secrets are no rows; no table can be typed; a hook reads no store.
+_ELSEWHERE = dict.fromkeys(("store", "tenant", "embedding.api_key", "llm.api_key", "oidc.client_secret"), _PLACES) | {
     "home": "HARKEN_HOME or --home",
     "redaction.patterns": "the settings file",
     "hooks.deadline_seconds": "HARKEN_HOOKS__DEADLINE_SECONDS",

@@ -77,6 +77,12 @@ class TestLayers:
         (home / "harken.toml").write_text('[redaction.patterns]\nticket = "T-[0-9]+"\n')
         assert load(home).settings.redaction.patterns == {"ticket": "T-[0-9]+"}
 
+    def test_a_hooks_deadline_in_a_file_is_told_to_be_read_by_nothing(self, home: Path) -> None:
+        (home / "harken.toml").write_text("[hooks]\ndeadline_seconds = 9\n")
+        loaded = load(home)
+        assert (loaded.settings.hooks.deadline_seconds, loaded.passed_over) == (1.5, ("hooks.deadline_seconds",))
+        assert load(home, {"HARKEN_HOOKS__DEADLINE_SECONDS": "9"}).settings.hooks.deadline_seconds == 9.0
+
     def test_an_empty_file_says_nothing(self, home: Path) -> None:
         (home / "harken.yaml").write_text("# nothing yet\n")
         assert load(home).settings == load_settings(home, {}).settings
@@ -112,6 +118,14 @@ class TestHome:
     def test_without_either_it_is_the_platforms_place(self) -> None:
         assert default_home({}).name == "harken"
         assert load_settings(None, {}).origins["home"] == "default"
+
+    def test_one_that_is_named_where_it_is_not_read_is_refused(self, home: Path, tmp_path: Path) -> None:
+        assert load_settings(home, {}, {"home": str(home)}).settings.home == home
+        with pytest.raises(ConfigError, match=r"by HARKEN_HOME, --home or Harken\(FOLDER\) alone \(from argument\)"):
+            load_settings(home, {}, {"home": str(tmp_path / "other")})
+        (home / "harken.toml").write_text('home = "/another"\n')
+        with pytest.raises(ConfigError, match=r"home: named by .*\(from harken\.toml\)"):
+            load(home)
 
     def test_it_is_always_a_whole_path(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.chdir(tmp_path)
