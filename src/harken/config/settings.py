@@ -81,7 +81,7 @@ class LoadedSettings:
 
     def values(self) -> list[SettingValue]:
         """Return every setting in the order of the classes above, secrets masked."""
-        flat = _flatten(self.settings.model_dump())
+        flat = _flatten(self.settings.model_dump(), stop=_FREE_TABLES)
         shown = {key: without_password(value) if isinstance(value, str) else value for key, value in flat.items()}
         return [SettingValue(key, value, self.origins.get(key, "default")) for key, value in shown.items()]
 

@@ -250,3 +250,9 @@ class TestShowing:
         assert loaded.settings.embedding.api_key.get_secret_value() == "sk-secret"
         assert "sk-secret" not in repr(loaded)
         assert all("sk-secret" not in str(value.value) for value in loaded.values())
+
+    def test_ones_own_patterns_are_shown_with_where_they_come_from(self, home: Path) -> None:
+        assert ("redaction.patterns", {}, "default") in [(v.key, v.value, v.origin) for v in load(home).values()]
+        (home / "harken.toml").write_text('[redaction.patterns]\nticket = "T-[0-9]+"\n')
+        shown = [(value.key, value.value) for value in load(home).values() if value.origin == "harken.toml"]
+        assert shown == [("redaction.patterns", {"ticket": "T-[0-9]+"})]
