@@ -138,7 +138,8 @@ def _reader(hint: Any) -> Callable[[Any], Any]:
         return lambda value: limits.check(read(value))
     if kind in (Union, UnionType):
         # Of one kind and None, for which TOML and the environment have no other word.
-        read, nothings = _reader(parts[0]), () if parts[0] in (str, SecretText) else ("none", "NONE", "None")
+        read, texts = _reader(parts[0]), {str: ("",), SecretText: ("",), AnyText: ()}
+        nothings = texts.get(parts[0], ("", "none", "NONE", "None"))
         return lambda value: None if value is None or value in nothings else read(value)
     if kind is tuple:
         read = _reader(parts[0])
@@ -183,6 +184,8 @@ def _text(value: Any) -> str:
     return str(_checked(isinstance(value, str), value, ""))
 
 
+# Where to be empty is another thing than None.
+AnyText = Annotated[str, Field()]
 _KINDS: Mapping[type, tuple[Callable[[Any], Any], str]] = {
     bool: (lambda value: _TRUTHS[str(value).strip().lower()], "must be true or false"),
     int: (_whole, "must be a whole number"),

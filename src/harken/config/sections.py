@@ -6,7 +6,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Literal
 
-from harken.config.section import DEFAULTS, Field, SecretText, SettingsSection
+from harken.config.section import DEFAULTS, AnyText, Field, SecretText, SettingsSection
 
 Ratio = Annotated[float, Field(ge=0.0, le=1.0)]
 Cosine = Annotated[float, Field(ge=-1.0, le=1.0)]
@@ -33,8 +33,8 @@ class EmbeddingConfig(SettingsSection):
     api_key: SecretText | None = None
     dims: Annotated[int, Field(ge=1, le=8192)] | None = None
     max_tokens: Annotated[int, Field(ge=16, le=32768)] | None = None
-    query_prefix: str | None = None
-    passage_prefix: str | None = None
+    query_prefix: AnyText | None = None
+    passage_prefix: AnyText | None = None
     threshold: Cosine | None = None
     threads: Annotated[int, Field(ge=1, le=64)] = 2
     timeout_seconds: Annotated[float, Field(gt=0, le=600)] = 30.0

@@ -73,7 +73,7 @@ class SettingValue:
 
 @dataclass(frozen=True, slots=True)
 class LoadedSettings:
-    """Validated settings with the origin of each value, and the keys of a seed's JSON file that are none of ours."""
+    """Validated settings with the origin of each value, and the keys of a settings file that nothing reads there."""
 
     settings: Settings
     origins: Mapping[str, str]
@@ -81,7 +81,7 @@ class LoadedSettings:
 
     def values(self) -> list[SettingValue]:
         """Return every setting in the order of the classes above, secrets masked."""
-        flat = _flatten(self.settings.model_dump())
+        flat = _flatten(self.settings.model_dump(), stop=_FREE_TABLES)
         shown = {key: without_password(value) if isinstance(value, str) else value for key, value in flat.items()}
         return [SettingValue(key, value, self.origins.get(key, "default")) for key, value in shown.items()]
 
@@ -136,6 +136,8 @@ def load_settings(
         for key, value in layer.items():
             merged[key] = value
             origins[key] = origin(key) if callable(origin) else origin
+    if (named := merged.get("home")) and Path(str(named)).expanduser().absolute() != folder:
+        raise ConfigError(f"home: named by HARKEN_HOME, --home or Harken(FOLDER) alone (from {origins['home']})")
     merged["home"] = str(folder)
     origins["home"] = "argument" if home is not None else ("HARKEN_HOME" if "HARKEN_HOME" in env else "default")
     return LoadedSettings(_validate(_nest(merged), origins), origins, passed_over)
@@ -149,11 +151,13 @@ def _layers(
     passed_over: tuple[str, ...] = ()
     if (file := _settings_file(home, env)) is not None:
         found = _flatten(_understood(_read_file(file), file), stop=_FREE_TABLES)
+        # A hook's process reads no file.
+        unread = found.keys() & {"hooks.deadline_seconds"}
         if file.suffix == ".json":
             # An old engine.json of the seeds: their parser is lenient, and most of its sections are another's matter.
-            passed_over = tuple(sorted(found.keys() - known_keys()))
-            found = {key: value for key, value in found.items() if key not in passed_over}
-        layers.append((file.name, found))
+            unread |= found.keys() - known_keys()
+        passed_over = tuple(sorted(unread))
+        layers.append((file.name, {key: value for key, value in found.items() if key not in unread}))
     layers += [(_variable, _from_environment(env)), (RUN_TIME, dict(stored))]
     layers.append(("argument", _flatten(overrides, stop=_FREE_TABLES)))
     for _, layer in layers:
@@ -213,9 +217,7 @@ def _from_environment(env: Mapping[str, str]) -> dict[str, Any]:
 
 def typed_value(key: str, value: Any) -> Any:
     """Return what somebody typed for a setting: lists, of names and paths, have no other form than commas between."""
-    section, _, name = key.rpartition(".")
-    part = Settings.hints()[section] if section else Settings
-    is_list = isinstance(value, str) and get_origin(part.hints()[name]) is tuple
+    is_list = isinstance(value, str) and get_origin(_hints(Settings)[key]) is tuple
     return [each.strip() for each in value.split(",") if each.strip()] if is_list else value
 
 
@@ -250,13 +252,16 @@ def _nest(flat: Mapping[str, Any]) -> dict[str, Any]:
 
 def known_keys() -> list[str]:
     """Return every setting's dotted key, in alphabetical order."""
-    keys: list[str] = []
-    for name, part in Settings.hints().items():
-        if isinstance(part, type) and issubclass(part, SettingsSection):
-            keys += [f"{name}.{inner}" for inner in part.hints()]
-        else:
-            keys.append(name)
-    return sorted(keys)
+    return sorted(_hints(Settings))
+
+
+def _hints(section: type[SettingsSection]) -> dict[str, Any]:
+    """Return the annotation of each setting of a section, and of the sections in it, by its dotted key."""
+    found: dict[str, Any] = {}
+    for name, part in section.hints().items():
+        is_section = isinstance(part, type) and issubclass(part, SettingsSection)
+        found |= {f"{name}.{key}": hint for key, hint in _hints(part).items()} if is_section else {name: part}
+    return found
 
 
 def like_it(key: str) -> str:

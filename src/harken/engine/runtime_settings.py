@@ -13,8 +13,13 @@ from harken.storage.ports import Store
 from harken.storage.state import all_settings, set_setting
 
 _PREFIX = "setting:"
-# What opens the store cannot lie in it; secrets are no rows; a table of rules is a file's matter.
-_ELSEWHERE = frozenset({"home", "store", "tenant", "embedding.api_key", "llm.api_key", "redaction.patterns"})
+_PLACES = "the settings file or the environment"
+# What opens the store cannot lie in it; secrets are no rows; no table can be typed; a hook reads no store.
+_ELSEWHERE = dict.fromkeys(("store", "tenant", "embedding.api_key", "llm.api_key", "oidc.client_secret"), _PLACES) | {
+    "home": "HARKEN_HOME or --home",
+    "redaction.patterns": "the settings file",
+    "hooks.deadline_seconds": "HARKEN_HOOKS__DEADLINE_SECONDS",
+}
 
 _log = Log(__name__)
 
@@ -61,7 +66,7 @@ class RunTimeSettings:
         """
         self._check(key)
         if key in _ELSEWHERE or without_password(str(value)) != str(value):
-            raise UsageError(f"{key} cannot be set at run time. Put it into the settings file or the environment.")
+            raise UsageError(f"{key} cannot be set at run time. Set it by {_ELSEWHERE.get(key, _PLACES)}.")
         if value is None:
             raise UsageError(f"{key} needs a value. To take a value back: harken config unset {key}")
         value = typed_value(key, value)

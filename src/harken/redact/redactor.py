@@ -217,7 +217,7 @@ def _compiled(kind: str, pattern: str) -> tuple[str, re.Pattern[str], int]:
         raise ConfigError(f"redaction.patterns: the kind {kind!r} may hold letters, digits, '-' and '_' only")
     try:
         compiled = re.compile(pattern)
-    except re.error as error:
+    except (re.error, TypeError) as error:
         raise ConfigError(f"redaction.patterns: {kind!r} is not a regular expression: {error}") from error
     return kind, compiled, 1 if compiled.groups else 0
 

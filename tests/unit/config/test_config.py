@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from harken import Harken
 from harken.config.settings import LoadedSettings, default_home, environment, load_settings
 from harken.errors import ConfigError
+from harken.journal.journal import JOURNAL_NAME
 
 
 @pytest.fixture
@@ -51,6 +53,15 @@ class TestLayers:
         assert loaded.settings.search.limit == 8
         assert loaded.origins["search.limit"] == "HARKEN_SEARCH__LIMIT"
 
+    def test_a_setting_of_a_section_within_a_section_is_set_in_every_way(self, home: Path, tmp_path: Path) -> None:
+        assert load(home, {"HARKEN_ASSEMBLE__WEIGHTS__CODE": "3"}).settings.assemble.weights.code == 3.0
+        with Harken(home, env={}) as harken:
+            assert harken.run_time.set("assemble.tiers.bronze", "0.5").value == 0.5
+        seeds = tmp_path / "engine.json"
+        seeds.write_text('{"assemble": {"weights": {"commits": 4}}, "other": {"port": 1}}')
+        loaded = load(home, {"HARKEN_CONFIG": str(seeds)})
+        assert (loaded.settings.assemble.weights.commits, loaded.passed_over) == (4.0, ("other.port",))
+
     @pytest.mark.parametrize("overrides", [{"search.limit": 9}, {"search": {"limit": 9}}])
     def test_an_argument_stands_above_everything(self, home: Path, overrides: dict[str, Any]) -> None:
         loaded = load(home, {"HARKEN_SEARCH__LIMIT": "8"}, **overrides)
@@ -66,6 +77,12 @@ class TestLayers:
         (home / "harken.toml").write_text('[redaction.patterns]\nticket = "T-[0-9]+"\n')
         assert load(home).settings.redaction.patterns == {"ticket": "T-[0-9]+"}
 
+    def test_a_hooks_deadline_in_a_file_is_told_to_be_read_by_nothing(self, home: Path) -> None:
+        (home / "harken.toml").write_text("[hooks]\ndeadline_seconds = 9\n")
+        loaded = load(home)
+        assert (loaded.settings.hooks.deadline_seconds, loaded.passed_over) == (1.5, ("hooks.deadline_seconds",))
+        assert load(home, {"HARKEN_HOOKS__DEADLINE_SECONDS": "9"}).settings.hooks.deadline_seconds == 9.0
+
     def test_an_empty_file_says_nothing(self, home: Path) -> None:
         (home / "harken.yaml").write_text("# nothing yet\n")
         assert load(home).settings == load_settings(home, {}).settings
@@ -76,6 +93,12 @@ class TestLayers:
         with pytest.raises(ConfigError, match=r"harken.toml and .*harken.yaml. Put all settings into one"):
             load(home)
         assert load(home, {"HARKEN_CONFIG": str(home / "harken.yaml")}).settings.search.limit == 7
+
+    def test_an_empty_store_is_none_and_leaves_the_embedded_file_with_its_journal(self, home: Path) -> None:
+        assert load(home, {"HARKEN_STORE": ""}).settings.store is None
+        with Harken(home, env={"HARKEN_STORE": "", "HARKEN_EMBEDDER": "none"}) as harken:
+            harken.record_message("talk", "user", "The ferry leaves at seven.")
+        assert any(path.is_file() for path in (home / JOURNAL_NAME).rglob("*"))
 
     def test_a_file_may_be_named_by_a_variable(self, home: Path, tmp_path: Path) -> None:
         elsewhere = tmp_path / "settings.yaml"
@@ -95,6 +118,14 @@ class TestHome:
     def test_without_either_it_is_the_platforms_place(self) -> None:
         assert default_home({}).name == "harken"
         assert load_settings(None, {}).origins["home"] == "default"
+
+    def test_one_that_is_named_where_it_is_not_read_is_refused(self, home: Path, tmp_path: Path) -> None:
+        assert load_settings(home, {}, {"home": str(home)}).settings.home == home
+        with pytest.raises(ConfigError, match=r"by HARKEN_HOME, --home or Harken\(FOLDER\) alone \(from argument\)"):
+            load_settings(home, {}, {"home": str(tmp_path / "other")})
+        (home / "harken.toml").write_text('home = "/another"\n')
+        with pytest.raises(ConfigError, match=r"home: named by .*\(from harken\.toml\)"):
+            load(home)
 
     def test_it_is_always_a_whole_path(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.chdir(tmp_path)
@@ -137,6 +168,10 @@ class TestRefusals:
             ("search.relevance_threshold", "0.25", 0.25),
             ("search.relevance_threshold", "none", None),
             ("embedding.model", "none", "none"),
+            ("embedding.model", "", None),
+            ("embedding.path", "", None),
+            ("embedding.api_key", "", None),
+            ("embedding.query_prefix", "", ""),
             ("llm.max_usd_per_day", 2.5, Decimal("2.5")),
             ("llm.max_usd_per_day", "None", None),
             ("serve.roots", ["~/work"], (Path("~/work"),)),
@@ -215,3 +250,9 @@ class TestShowing:
         assert loaded.settings.embedding.api_key.get_secret_value() == "sk-secret"
         assert "sk-secret" not in repr(loaded)
         assert all("sk-secret" not in str(value.value) for value in loaded.values())
+
+    def test_ones_own_patterns_are_shown_with_where_they_come_from(self, home: Path) -> None:
+        assert ("redaction.patterns", {}, "default") in [(v.key, v.value, v.origin) for v in load(home).values()]
+        (home / "harken.toml").write_text('[redaction.patterns]\nticket = "T-[0-9]+"\n')
+        shown = [(value.key, value.value) for value in load(home).values() if value.origin == "harken.toml"]
+        assert shown == [("redaction.patterns", {"ticket": "T-[0-9]+"})]

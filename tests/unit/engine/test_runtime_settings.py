@@ -81,10 +81,21 @@ def test_a_value_out_of_range_is_refused_and_not_kept(harken: Harken) -> None:
     assert harken.run_time.get("auto_rag.top_k").origin == "default"
 
 
-@pytest.mark.parametrize("key", ["home", "store", "embedding.api_key", "llm.api_key", "redaction.patterns"])
-def test_what_cannot_lie_in_the_store_is_refused(harken: Harken, key: str) -> None:
-    with pytest.raises(UsageError, match="cannot be set at run time"):
-        harken.run_time.set(key, "x")
+@pytest.mark.parametrize(
+    ("key", "where"),
+    [
+        ("home", "HARKEN_HOME or --home"),
+        ("store", "the settings file or the environment"),
+        ("embedding.api_key", "the settings file or the environment"),
+        ("llm.api_key", "the settings file or the environment"),
+        ("oidc.client_secret", "the settings file or the environment"),
+        ("redaction.patterns", "the settings file"),
+        ("hooks.deadline_seconds", "HARKEN_HOOKS__DEADLINE_SECONDS"),
+    ],
+)
+def test_what_cannot_lie_in_the_store_is_refused_with_where_it_is_set(harken: Harken, key: str, where: str) -> None:
+    with pytest.raises(UsageError, match=rf"{key} cannot be set at run time. Set it by {where}\.$"):
+        harken.run_time.set(key, "2")
 
 
 def test_a_key_that_names_nothing_is_refused(harken: Harken) -> None:

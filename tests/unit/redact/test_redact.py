@@ -90,8 +90,8 @@ def test_extra_patterns_are_added_and_their_first_group_is_the_secret() -> None:
     assert extra.redact(found.text).text == found.text
 
 
-@pytest.mark.parametrize(("kind", "pattern"), [("x", "("), ("not a kind", "x")])
-def test_an_extra_pattern_that_cannot_be_used_is_named(kind: str, pattern: str) -> None:
+@pytest.mark.parametrize(("kind", "pattern"), [("x", "("), ("not a kind", "x"), ("number", 5), ("table", {})])
+def test_an_extra_pattern_that_cannot_be_used_is_named(kind: str, pattern: Any) -> None:
     with pytest.raises(ConfigError, match=rf"redaction\.patterns.*{kind}"):
         Redactor({kind: pattern})
 
