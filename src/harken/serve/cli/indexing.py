@@ -72,10 +72,11 @@ def index_commits(session: CommandSession, since: str | None, **given: Any) -> N
 @index.command("all")
 @_indexing
 def index_all(session: CommandSession, path: Path, **given: Any) -> None:
-    """Index code, commits and documents of a repository; of a folder without git, all but commits."""
+    """Index code, documents and commits of a repository; of a folder without git, all but commits."""
     from harken.sources.workspace.files import find_place
 
-    kinds: tuple[str, ...] = ("code", "commits", "documents")
+    # Commits last: what git cannot tell of them is no reason to leave out what lies on the disk.
+    kinds: tuple[str, ...] = ("code", "documents", "commits")
     place = find_place(path, may_be_gone=True)
     if place.repository is None and place.root.exists():
         kinds = ("code", "documents")
