@@ -313,7 +313,7 @@ def due_memories(tx: Transaction, at: datetime, uids: Sequence[str] | None = Non
 
 @cache
 def _due(dialect: Dialect, of_some: bool) -> Select[Any]:
-    held = func.coalesce(memories.c.confirmed_at, memories.c.updated_at, type_=Instant())
+    held = func.coalesce(memories.c.confirmed_at, memories.c.created_at, type_=Instant())
     mine = memories.c.tenant == bindparam("of_tenant"), memories.c.superseded_by.is_(None)
     due = select(memories.c.uid, held.label("held")).where(*mine, memories.c.review_by <= bindparam("by"))
     due = due.where(dialect.among(memories.c.uid)) if of_some else due
