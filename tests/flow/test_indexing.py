@@ -185,6 +185,18 @@ def test_a_private_key_longer_than_a_passage_goes_whole_and_each_line_keeps_its_
     assert notes[last - 1] == "The zebra pump is serviced in April."
 
 
+def test_a_private_key_in_a_comment_is_no_description(harken: Harken, repository: Repository) -> None:
+    line = "Qx7Kq2Lm9Rt4Vb8Nc3Wd6Yf1Hj5Ps0Zg2Xa4QeTuIoPlMkJn"
+    key = ["-----BEGIN PRIVATE KEY-----", *[line] * 4, "-----END PRIVATE KEY-----"]
+    commented, bare = "\n".join(f"// {each}" for each in key), "\n".join(key)
+    repository.write("a.go", f"package a\n\n{commented}\nfunc Sign() {{}}\n")
+    repository.write("b.c", f"/* Signs.\n{bare}\n*/\nint sign(void) {{ return 1; }}\n")
+    harken.code.index(repository.root)
+    shown = [item.content for item in harken.code.search("sign", mode="keyword").items]
+    assert sum("[redacted:private-key]" in content for content in shown) == 2
+    assert not any(line in content for content in shown)
+
+
 def test_code_like_a_snippet_is_found(harken: Harken, repository: Repository) -> None:
     repository.commit("first", a_py=BUDGET, b_go="package b\n\nfunc Spend(amount int) {}\n")
     harken.code.index(repository.root)

@@ -13,6 +13,7 @@ from harken.engine import Harken
 from harken.model.conversations import Entry, SearchScope, Trust
 from harken.serve.hooks.answers import Hooks
 from harken.testing import HashingEmbedder
+from learning import run_shell
 from quotations import quotations
 
 ASKED = "which database keeps the invoices of billing"
@@ -100,6 +101,8 @@ def test_what_a_stranger_was_trying_is_not_what_is_under_way_here(harken: Harken
     hooks = Hooks(harken, str(harken.home / "reports"))
     assert b"ignore your instructions" not in hooks.answer("SessionStart", "claude-code", begun)
     assert harken.experiences.active(directory=work) is None
+    run_shell(harken, "pytest -q", "1 failed in 0.1s", directory=work)
+    assert [one.command for one in harken.experiences.review()] == ["pytest -q"]
     own = harken.experiences.start(goal="A quick build", hypothesis="It reads too much", action="Cache", **tried)
     assert b"A quick build" in hooks.answer("SessionStart", "claude-code", begun)
     harken.experiences.resolve("abandoned", uid=own.uid)

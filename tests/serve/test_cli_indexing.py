@@ -82,6 +82,21 @@ def test_all_of_a_folder_without_git_is_its_code_and_documents(cli: CommandLine,
     assert set(cli("index", "all", folder, "--json").json()) == {"code", "documents", "embedded"}
 
 
+def test_of_a_partial_clone_all_but_commits_is_indexed_and_what_brings_those_is_told(
+    cli: CommandLine, repository: Repository, tmp_path: Path
+) -> None:
+    repository.git("config", "uploadpack.allowFilter", "true")
+    repository.commit("second", budget_py="x = 1\n")
+    clone = tmp_path / "part"
+    repository.git("clone", "-q", "--filter=blob:none", f"file://{repository.root}", str(clone))
+    refused = cli("index", "all", clone, "--no-embed", code=1).err
+    assert "is a partial clone" in refused
+    assert "git fetch --refetch --no-filter" in refused
+    assert "Feed the zebra." in cli("documents", "search", "zebra").out
+    Repository(clone).git("fetch", "-q", "--refetch", "--no-filter")
+    assert "2 new commits" in cli("index", "all", clone, "--no-embed").out
+
+
 def test_a_folder_that_is_gone_leaves_the_index_when_it_is_named(
     cli: CommandLine, repository: Repository, tmp_path: Path
 ) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from command_line import CommandLine
+from repositories import new_repository
 from terminals import WITHOUT_TERMINALS, terminal
 
 Write = Callable[[str, Iterable[Mapping[str, Any]]], Path]
@@ -148,6 +149,26 @@ def test_a_folder_below_a_repository_names_its_project(
         assert titles(cli, "--project", named) == ["Where does the marmalade live?"]
         assert cli.search("marmalade", "--project", named)
     assert "There is no project path:" in cli.fails("list", "--project", "..")
+
+
+def test_a_folder_names_its_project_for_all_that_is_kept_of_it_and_after_it_got_a_remote(
+    cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = new_repository(tmp_path / "shop")
+    shop.write("docs/jam.md", "# Jam\n\nThe marmalade lives in the cellar.\n")
+    shop.write("jam.py", 'def jam():\n    """The marmalade lives in the cellar."""\n')
+    shop.commit("Put the marmalade into the cellar")
+    cli("index", "all", shop.root, "--no-embed")
+    monkeypatch.chdir(shop.root / "docs")
+    cli("memory", "add", "The marmalade lives in the cellar")
+    kept = [("memory", "list"), ("memory", "search", "marmalade"), ("search", "marmalade")]
+    kept += [(kind, "search", "marmalade") for kind in ("documents", "commits", "code")]
+    kept += [("code", "similar", "jam marmalade"), ("assemble", "marmalade")]
+    for _ in range(2):
+        for command in kept:
+            assert "marmalade" in cli(*command, "--project", ".").out
+        assert "No experiences" in cli("experience", "list", "--project", ".").out
+        shop.git("config", "remote.origin.url", "https://github.com/acme/shop.git")
 
 
 def test_what_was_said_in_a_worktree_is_listed_with_its_repository(cli: CommandLine, write: Write) -> None:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from harken.model.arguments import DEFAULT_LIMIT, MAX_LIMIT, MODES, MOST_COMMITS
 from harken.model.workspace import LANGUAGES
 from harken.serve.cli.importing import embed_now, no_embed_option
 from harken.serve.cli.session import CommandAnswer, CommandSession, Report, on_store, print_json, with_json
-from harken.serve.operations.operation import Piece
+from harken.serve.operations.operation import Caller, Piece
 from harken.text.dates import parse_since
 from harken.text.shown import counted, readable_bytes
 
@@ -39,8 +40,16 @@ def _indexing(command: Callable[..., None]) -> Callable[..., None]:
     return _PATH(no_embed_option(with_json(command)))
 
 
+def _of_project(command: Callable[..., CommandAnswer]) -> Callable[..., None]:
+    @wraps(command)
+    def of_project(harken: Harken, project: str | None, **given: Any) -> CommandAnswer:
+        return command(harken, project=Caller(is_owner=True).project(harken, project), **given)
+
+    return _PROJECT(_LIMIT(on_store(of_project)))
+
+
 def _searching(command: Callable[..., CommandAnswer]) -> Callable[..., None]:
-    return _PROJECT(_LIMIT(_MODE(on_store(command))))
+    return _MODE(_of_project(command))
 
 
 index, code, documents, commits = map(click.Group, ("index", "code", "documents", "commits"))
@@ -72,10 +81,11 @@ def index_commits(session: CommandSession, since: str | None, **given: Any) -> N
 @index.command("all")
 @_indexing
 def index_all(session: CommandSession, path: Path, **given: Any) -> None:
-    """Index code, commits and documents of a repository; of a folder without git, all but commits."""
+    """Index code, documents and commits of a repository; of a folder without git, all but commits."""
     from harken.sources.workspace.files import find_place
 
-    kinds: tuple[str, ...] = ("code", "commits", "documents")
+    # Commits last: what git cannot tell of them is no reason to leave out what lies on the disk.
+    kinds: tuple[str, ...] = ("code", "documents", "commits")
     place = find_place(path, may_be_gone=True)
     if place.repository is None and place.root.exists():
         kinds = ("code", "documents")
@@ -164,9 +174,7 @@ def search_code(harken: Harken, query: Sequence[str], **limits: Any) -> CommandA
 @code.command("similar")
 @click.argument("snippet")
 @_LANGUAGE
-@_PROJECT
-@_LIMIT
-@on_store
+@_of_project
 def similar_code(harken: Harken, snippet: str, **limits: Any) -> CommandAnswer:
     """Find code like a SNIPPET; `-` reads it from standard input."""
     return _found(harken.code.similar(sys.stdin.read() if snippet == "-" else snippet, **limits))

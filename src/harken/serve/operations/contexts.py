@@ -92,7 +92,7 @@ def _build(harken: Harken, wanted: ContextArguments, caller: Caller) -> BuiltCon
         is_preview=True,
         past_note=note,
         include_untrusted=wanted.include_untrusted,
-        project=caller.project(wanted.project),
+        project=caller.project(harken, wanted.project),
         directory=caller.directory,
     )
     return BuiltContext(context, found.conversation_uid)
@@ -245,7 +245,7 @@ OPERATIONS = (
             wanted.limit,
             wanted.max_tokens,
             include_untrusted=wanted.include_untrusted,
-            project=caller.project(wanted.project),
+            project=caller.project(harken, wanted.project),
             directory=caller.directory,
         ),
         "Put together what is known",
@@ -264,7 +264,7 @@ OPERATIONS = (
             wanted.strategy,
             wanted.limit,
             wanted.max_tokens,
-            project=caller.project(wanted.project),
+            project=caller.project(harken, wanted.project),
             directory=caller.directory,
         ),
         "Premortem",

@@ -95,7 +95,7 @@ def _list(harken: Harken, wanted: ListArguments, caller: Caller) -> Listing:
     offset = wanted.offset + (wanted.page - 1) * wanted.limit
     found, total = harken.maintenance.conversations(
         ConversationFilter(
-            project=caller.project(wanted.project),
+            project=caller.project(harken, wanted.project),
             channel=wanted.agent,
             since=parse_since(wanted.since, now) if wanted.since else None,
             until=parse_until(wanted.until, now) if wanted.until else None,

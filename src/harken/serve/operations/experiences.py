@@ -191,7 +191,8 @@ def _list(harken: Harken, wanted: ExperiencesArguments, caller: Caller) -> Seque
     since = parse_since(wanted.since, datetime.now(UTC)) if wanted.since else None
     # One more tells programs, which read page by page, whether there are others.
     limit = wanted.limit if caller.is_owner else wanted.limit + 1
-    return harken.experiences.list(**{**asdict(wanted), "since": since, "limit": limit})
+    project = caller.project(harken, wanted.project)
+    return harken.experiences.list(**{**asdict(wanted), "since": since, "limit": limit, "project": project})
 
 
 def _short_views(found: Sequence[Experience]) -> list[dict[str, Any]]:

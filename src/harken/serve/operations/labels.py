@@ -156,7 +156,7 @@ def _digest(harken: Harken, wanted: DigestArguments, caller: Caller) -> Sequence
     # One more tells programs, which read page by page, whether there are others.
     limit = wanted.limit if caller.is_owner else wanted.limit + 1
     part: dict[str, Any] = {"limit": limit, "offset": wanted.offset, "newest": wanted.newest}
-    found = harken.topics.digest(since, caller.project(wanted.project), **part)
+    found = harken.topics.digest(since, caller.project(harken, wanted.project), **part)
     if caller.is_owner:
         number_listed(harken, [line.conversation_uid for each in found for line in each.lines])
     return found

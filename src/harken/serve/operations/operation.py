@@ -106,14 +106,17 @@ class Caller:
             raise UsageError(f"{path} does not exist.")
         return real
 
-    def project(self, named: str | None) -> str | None:
+    def project(self, harken: Harken, named: str | None) -> str | None:
         """The key of the project that a folder belongs to, where an owner names one by a path; else what is named."""
         if named is None or not self.is_owner or not named.startswith((".", "/", "~")):
             return named
         from harken.record.project import identify_project
 
         found = identify_project((self.directory or Path.cwd()) / Path(named).expanduser())
-        return found.key if found else named
+        known = {key for key, _, _ in harken.maintenance.projects()}
+        # A folder that got a remote since keeps the name that it had.
+        names = (found.key, *found.aliases) if found else (named,)
+        return next((name for name in names if name in known), names[-1])
 
     def _open_roots(self, roots: Sequence[Path]) -> Iterator[Path]:
         from harken.sources.workspace.git import find_repository

@@ -110,7 +110,7 @@ class MemoriesAnswer(TypedDict):
 def _list(harken: Harken, wanted: MemoriesArguments, caller: Caller) -> Sequence[Memory]:
     # One more tells programs, which read page by page, whether there are others.
     asked = wanted.limit if caller.is_owner else wanted.limit + 1
-    return harken.memories.list(**{**asdict(wanted), "limit": asked})
+    return harken.memories.list(**{**asdict(wanted), "limit": asked, "project": caller.project(harken, wanted.project)})
 
 
 def _show_memories(session: Printer, found: Sequence[Memory], otherwise: str) -> None:
@@ -193,7 +193,9 @@ def _matches(harken: Harken, query: str, kind: str) -> list[MatchView]:
 
 def _search_memories(harken: Harken, wanted: MemorySearchArguments, caller: Caller) -> Sequence[FoundMemory]:
     # As `search` has it: the owner looks for what there is, an agent for what matters where it works.
-    return harken.memories.search(**asdict(wanted), directory=None if caller.is_owner else caller.directory)
+    here = None if caller.is_owner else caller.directory
+    project = caller.project(harken, wanted.project)
+    return harken.memories.search(**{**asdict(wanted), "project": project}, directory=here)
 
 
 def _forget(harken: Harken, wanted: ForgetArguments, _caller: Caller) -> ForgetAnswer:

@@ -167,7 +167,7 @@ def _search(harken: Harken, wanted: SearchArguments, caller: Caller) -> Search:
     now = datetime.now(UTC)
     scope = SearchScope(
         sources=wanted.sources,
-        project=caller.project(wanted.project),
+        project=caller.project(harken, wanted.project),
         conversation=wanted.conversation,
         roles=wanted.roles,
         facets=tuple(f"tag:{tag}" for tag in wanted.tags),

@@ -36,7 +36,7 @@ _VALUED = frozenset(
 )
 # Their failure is no word on the check behind them only where they do something of their own.
 _PREPARING = frozenset(["cd", "export", "set", "source", ".", "pushd", "popd", "mkdir", "clear", "echo"])
-_ASKS_ONLY = frozenset(["--help", "-h", "--version", "-V", "--collect-only", "--list-tests", "--dry-run"])
+_ASKS_ONLY = frozenset(["--help", "-h", "--version", "-V", "--collect-only", "--co", "--list-tests", "--dry-run"])
 # By program: what its first words must be, as a regular expression on the words behind it.
 _TESTS = {
     **dict.fromkeys(("pytest", "py.test", "tox", "nox", "jest", "mocha", "ctest", "rspec", "phpunit"), ""),
@@ -112,7 +112,9 @@ def check_command(line: str) -> CheckCommand | None:
     if not checks:
         return None
     place = checks[-1]
-    owns_exit = place == len(parts) - 1 and all(
+    # What runs in the background has not ended with its line.
+    ends_it = place == len(parts) - 1 and parts[place][1] != "&"
+    owns_exit = ends_it and all(
         then in (";", "\n") or (then == "&&" and (words[0] in _PREPARING or number in checks))
         for number, (words, then) in enumerate(parts[:place])
     )
@@ -180,13 +182,15 @@ _TOLD_CHARS = 1500
 _TAIL_LINES = 3
 # Agents that mark the result of every command that ended badly, so that no mark means that it ended well.
 _MARKING_CHANNELS = ("claude-code", "codex")
-# Not executable, not found, interrupted, killed, terminated: the check itself has said nothing.
-_NOT_ITS_OWN = frozenset({126, 127, 130, 137, 143})
+# Out of time, not executable, not found, interrupted, killed, terminated: the check itself has said nothing.
+_NOT_ITS_OWN = frozenset({124, 126, 127, 130, 137, 143})
+# Claude Code and Codex go on while a command does, and say so with no mark that it ended badly.
+_RUNNING = re.compile(r"^(?:Command .{0,120}background.{0,30} ID: \w|Process running with session ID \d+\s*$)", re.M)
 _EXIT = re.compile(r"^(?:Process exited with code|Exit code:?|exit_code:)\s*(\d+)\s*$", re.MULTILINE | re.IGNORECASE)
 _NEVER_RAN = re.compile(
     r"command not found|No such file or directory\s*$|not recognized as an internal|doesn't want to (?:proceed|take)"
     r"|interrupted by user|was (?:rejected|cancelled|aborted)|timed out after|Permission denied\s*$"
-    r"|No module named ['\"]?(?:pytest|tox|nox|mypy)\b|Missing script:",
+    r"|No module named ['\"]?(?:pytest|tox|nox|mypy)\b|Missing script:|no tests ran in ",
     re.IGNORECASE,
 )
 _FAILURES = re.compile(
@@ -239,7 +243,8 @@ def check_result(check: CheckCommand, channel: str, printed: str, facts: Mapping
     text = _COLOUR.sub("", printed)
     code = _exit_code(channel, text, facts)
     failed = _FAILURES.search(text) is not None
-    if code in _NOT_ITS_OWN or (code != 0 and not failed and _NEVER_RAN.search(text)):
+    untold = _RUNNING.search(text) or (code != 0 and _NEVER_RAN.search(text))
+    if code in _NOT_ITS_OWN or (untold and not failed):
         return None
     if failed and not (code == 0 and check.owns_exit):
         return FAILED

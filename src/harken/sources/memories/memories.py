@@ -240,7 +240,8 @@ class Memories:
         """
         changes: dict[str, Any] = {}
         if content is not None:
-            changes["content"] = checked_content(self.recorder.clean(content))
+            # Whoever says what is so says that it is so now.
+            changes |= {"content": checked_content(self.recorder.clean(content)), "confirmed_at": self.recorder.now()}
         if category is not None:
             changes["category"] = checked_category(category)
         if importance is not None:
@@ -326,6 +327,7 @@ class Memories:
                 importance=max(one.importance for one in all_of_them),
                 supersedes=_joined(first.supersedes, tuple(one.uid for one in others)),
                 superseded_by=None,
+                confirmed_at=self.recorder.now(),
             )
             superseded = (kept_memory(replace(one, superseded_by=first.uid)) for one in others)
             written = memory_of(records.save(kept_memory(whole), *superseded))

@@ -56,7 +56,7 @@ class Memory:
     @property
     def held_at(self) -> datetime:
         """When it was last known to hold: as it was written, or confirmed."""
-        return self.confirmed_at or self.updated_at
+        return self.confirmed_at or self.created_at
 
     @property
     def suggested_review(self) -> datetime | None:

@@ -98,7 +98,7 @@ class CodeIndex(FileIndex):
     """Units of code; reached as `Harken.code`."""
 
     source = CodeSource()
-    version = 3
+    version = 4
 
     def search(
         self,

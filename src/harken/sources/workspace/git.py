@@ -135,6 +135,8 @@ def _git(directory: Path, arguments: Sequence[str], stdin: bytes = b"", may_fail
     except subprocess.TimeoutExpired as error:
         raise GitError(f"{directory}: git {arguments[0]} did not end in {_TIMEOUT_SECONDS} s.") from error
     if done.returncode and not may_fail:
+        if b"lazy fetching disabled" in done.stderr:
+            raise GitError(f"{directory} is a partial clone. Bring what it lacks: git fetch --refetch --no-filter")
         lines = _decoded(done.stderr).strip().splitlines()
         reason = lines[0].removeprefix("fatal: ") if lines else f"it ended with {done.returncode}"
         raise GitError(f"{directory}: git {arguments[0]} failed: {reason}")

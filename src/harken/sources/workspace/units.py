@@ -30,7 +30,8 @@ _ATTRIBUTES = ("attribute_item", "decorator")
 _UNNAMED_DECLARATORS = ("reference_declarator", "parenthesized_declarator")
 _MAX_SIGNATURE, _MAX_DOCSTRING, _MAX_BODY = 600, 3000, 2000
 _MAX_SHORT_COMMENT_LINES = 40
-_COMMENT_MARK = re.compile(r"^\s*(?:/\*+!?|///?!?|--+|\*+/?|#+!?)\s?|\s*\*+/\s*$")
+# The bars of a private key are no mark: they are what it is known by.
+_COMMENT_MARK = re.compile(r"^\s*(?:/\*+!?|///?!?|--+(?!-|(?:BEGIN|END) )|\*+/?|#+!?)\s?|\s*\*+/\s*$")
 _SOURCE_FOLDERS = ("src", "lib", "python")
 
 

@@ -313,7 +313,7 @@ def due_memories(tx: Transaction, at: datetime, uids: Sequence[str] | None = Non
 
 @cache
 def _due(dialect: Dialect, of_some: bool) -> Select[Any]:
-    held = func.coalesce(memories.c.confirmed_at, memories.c.updated_at, type_=Instant())
+    held = func.coalesce(memories.c.confirmed_at, memories.c.created_at, type_=Instant())
     mine = memories.c.tenant == bindparam("of_tenant"), memories.c.superseded_by.is_(None)
     due = select(memories.c.uid, held.label("held")).where(*mine, memories.c.review_by <= bindparam("by"))
     due = due.where(dialect.among(memories.c.uid)) if of_some else due
@@ -366,11 +366,11 @@ def list_experiences(
 
 
 def experience_spans(tx: Transaction) -> list[tuple[str, datetime, datetime]]:
-    """(project, begun, ended) of every experience; those without a project have an empty one."""
+    """(project, begun, ended) of every experience but strangers'; those without a project have an empty one."""
     rows = tx.connection.execute(
-        tx.select(experiences.c.status, experiences.c.created_at, experiences.c.updated_at, projects.c.key).outerjoin(
-            projects, refers(experiences.c.project_id, projects)
-        )
+        tx.select(experiences.c.status, experiences.c.created_at, experiences.c.updated_at, projects.c.key)
+        .outerjoin(projects, refers(experiences.c.project_id, projects))
+        .where(experiences.c.trust != Trust.IMPORTED.value)
     )
     still = datetime.max.replace(tzinfo=UTC)
     return [(row.key or "", row.created_at, still if row.status == "active" else row.updated_at) for row in rows]

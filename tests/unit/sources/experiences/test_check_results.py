@@ -65,10 +65,26 @@ def test_without_a_summary_the_exit_code_tells() -> None:
         ("pytest", "The user doesn't want to proceed with this tool use.", {"is_error": True}),
         ("pytest", "Command timed out after 2m", {"is_error": True}),
         ("npm install && npm test", "no such package", {"exit_code": 1}),
+        ("timeout 60 pytest", "......", {"exit_code": 124}),
+        ("pytest tests/nope.py", "ERROR: file or directory not found\n\nno tests ran in 0.01s", {"exit_code": 4}),
     ],
 )
 def test_nothing_is_told_where_nothing_can_be(line: str, printed: str, facts: dict[str, Any]) -> None:
     assert result(line, printed, **facts) is None
+
+
+@pytest.mark.parametrize(
+    ("channel", "line", "printed"),
+    [
+        ("claude-code", "npm test", "Command running in background with ID: b12. Output is being written to: /tmp/b12"),
+        ("claude-code", "npm test", "> test\n\nCommand was manually backgrounded by user with ID: b12"),
+        ("codex", "go test ./...", "Wall time: 10 seconds\nProcess running with session ID 42\nOutput:\nok  \ta\t1s"),
+        ("claude-code", "npm test &", ""),
+        ("claude-code", "nohup pytest > log 2>&1 &", "[1] 4242"),
+    ],
+)
+def test_a_check_that_still_runs_has_not_passed(channel: str, line: str, printed: str) -> None:
+    assert result(line, printed, channel) is None
 
 
 def test_the_lines_that_say_it_are_those_that_were_printed() -> None:

@@ -19,6 +19,7 @@ from harken.sources.searches import EXPERIENCES
 from harken.storage.records.rows import each_kept
 from harken.testing.models import HashingEmbedder
 from learning import FALSIFIED, STORY, go_through, run_shell
+from repositories import new_repository
 
 NOON = datetime(2026, 5, 8, 12, tzinfo=UTC)
 
@@ -111,6 +112,21 @@ def test_a_project_and_an_agent_have_one_active_experience(harken: Harken, tmp_p
     found = harken.experiences.active(directory=tmp_path / "house")
     assert found is not None
     assert found.experience.uid == third.uid
+
+
+def test_what_is_active_in_a_folder_stays_so_when_the_folder_gets_a_remote(harken: Harken, tmp_path: Path) -> None:
+    house = new_repository(tmp_path / "house")
+    (kitchen := house.root / "kitchen").mkdir()
+    begun = harken.experiences.start(**STORY, directory=house.root)
+    house.git("remote", "add", "origin", "https://github.com/acme/house.git")
+    found = harken.experiences.active(directory=kitchen)
+    assert found is not None
+    assert found.experience.uid == begun.uid
+    with pytest.raises(UsageError, match=begun.uid):
+        harken.experiences.start(**STORY, directory=kitchen)
+    harken.experiences.resolve("abandoned", directory=kitchen)
+    again = harken.experiences.start(**STORY, directory=kitchen)
+    assert harken.experiences.update(note="It is slow", directory=kitchen).uid == again.uid
 
 
 def test_after_a_crash_the_experience_is_offered_again(tmp_path: Path, engine_settings: dict[str, Any]) -> None:

@@ -197,6 +197,20 @@ def test_an_edit_changes_what_is_given_and_what_is_found(harken: Harken) -> None
         harken.memories.edit(made.uid)
 
 
+@pytest.mark.usefixtures("engine_settings")
+def test_only_words_and_a_confirmation_say_that_a_memory_holds(harken: Harken) -> None:
+    uid = harken.memories.add("The staging server is staging-7").memory.uid
+    told = harken.memories.get(uid).created_at
+    harken.memories.edit(uid, tags=["ops"])
+    harken.memories.review(uid, NOON)
+    assert harken.memories.get(uid).held_at == told
+    [due] = harken.memories.due(NOON + timedelta(days=1))
+    assert due.suggested_review == told + timedelta(days=365)
+    confirmed = harken.memories.confirm(uid).held_at
+    assert confirmed > told
+    assert harken.memories.edit(uid, content="The staging server is staging-8").held_at > confirmed
+
+
 def test_merging_keeps_the_first_with_what_the_others_had(harken: Harken) -> None:
     first = harken.memories.add("Deploys happen on Tuesdays", "workflow", 0.3, ["ops"]).memory
     second = harken.memories.add("We ship every week", "workflow", 0.9, ["release"]).memory
