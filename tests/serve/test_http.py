@@ -16,12 +16,13 @@ from starlette.types import ASGIApp
 
 from command_line import CommandLine
 from harken.engine import Harken
+from harken.errors import UsageError
 from harken.serve.daemon.paths import DaemonPaths
 from harken.serve.daemon.run import Daemon
 from harken.serve.http.guard import Guard
 from harken.serve.http.openapi import openapi
 from harken.serve.http.routes import make_app
-from harken.serve.operations.registry import OPERATIONS
+from harken.serve.operations.registry import OPERATIONS, TEAM_OPERATIONS
 from harken.storage.tables import retrievals
 from verbs import REFUSED, WRONG, calls, check_answer, check_sentence, fill, make_project
 
@@ -71,6 +72,29 @@ def daemon(harken: Harken, tmp_path: Path) -> Daemon:
 @pytest.fixture
 def app(harken: Harken, daemon: Daemon) -> ASGIApp:
     return make_app(harken, daemon)
+
+
+def test_what_may_be_left_out_may_be_null_or_blank_as_many_models_have_it(app: ASGIApp, harken: Harken) -> None:
+    memory, http = fill(harken)["memory"], Http(app)
+    blank = {
+        "sources": None,
+        "project": "",
+        "conversation": " ",
+        "roles": None,
+        "limit": None,
+        "offset": None,
+        "mode": "",
+    }
+    plain = http.verb("search", {"query": "quay"}).json()
+    assert plain["hits"]
+    assert http.verb("search", {"query": "quay", **blank, "since": None, "until": ""}).json() == plain
+    assert http.verb("search", {"query": "", **blank}).status_code == 422
+    asked = {"ids": [memory], "query": "", "kind": None, "confirm": None}
+    assert http.verb("forget", asked).json()["ids"] == [memory]
+    for name, argument in (("key_create", "principal"), ("unshare", "space")):
+        # Left out, it would be one's own, or everywhere.
+        with pytest.raises(UsageError, match=argument):
+            TEAM_OPERATIONS[name].check({"id": "x", argument: ""} if name == "unshare" else {argument: ""})
 
 
 @pytest.mark.usefixtures("engine_settings")

@@ -68,6 +68,12 @@ def test_over_http_every_tool_answers(server: Remote, way: str, mode: str) -> No
     anyio.run(talk)
 
 
+def test_over_http_no_stream_is_kept_open_for_what_nobody_says(server: Remote) -> None:
+    headers = {"authorization": f"Bearer {server.token}", "accept": "text/event-stream"}
+    with httpx2.stream("GET", f"{server.url}/mcp", headers=headers, timeout=PATIENCE_SECONDS) as answer:
+        assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_over_http_the_token_is_asked_for_and_kept(server: Remote, mode: str) -> None:
     token_file = Path(server.said.split()[-1])

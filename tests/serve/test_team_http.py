@@ -416,5 +416,6 @@ def test_what_is_no_request_is_told_as_a_problem(served: Served) -> None:
     problem(served.verb("ann", "no_such_verb"), 404)
     problem(served.ask("ann", "GET", "/v1/search"), 405)
     problem(served.ask("ann", "DELETE", "/v1/search"), 405)
+    problem(served.ask("ann", "GET", "/mcp"), 405)
     problem(served.ask("ann", "GET", "/nowhere"), 404)
     problem(served.verb("ann", "search", {"query": "quay"}, harken_space="nowhere"), 404)

@@ -265,6 +265,25 @@ def test_a_memory_is_corrected_in_its_form(harken: Harken, viewer: Viewer) -> No
     assert viewer.send("/do/edit", id=uid, **{**changed, "importance": "much"}).status_code == 422
 
 
+def test_a_form_that_is_saved_as_it_was_shown_changes_no_letter(harken: Harken, viewer: Viewer) -> None:
+    words = "می\u200cخواهم 👩\u200d👧 ❤\ufe0f\r\n\u202bword\u202c"
+    uid = harken.memories.add(words, tags=("#quay, sea", "❤\ufe0f")).memory.uid
+    page = viewer.page(f"/memories/{uid}")
+    text, tags = (
+        re.findall(form, page, re.DOTALL)[0] for form in (r"<textarea[^>]*>(.*?)</t", r'"tags" value="(.*?)"')
+    )
+    viewer.send("/do/edit", id=uid, text=html.unescape(text), importance="0.9", tags=html.unescape(tags))
+    found = harken.memories.get(uid)
+    assert (found.content, found.importance, found.tags) == (words, 0.9, ("#quay, sea", "❤\ufe0f"))
+    viewer.send("/do/edit", id=uid, text=f"{html.unescape(text)}!", importance="0.9", tags="")
+    changed = harken.memories.get(uid)
+    assert changed.content.startswith("می\u200cخواهم 👩\u200d👧 ❤\ufe0f")
+    assert changed.tags == ()
+    talk = harken.record_message("talk", "user", "Hello.").conversation_uid
+    harken.labels.entitle(talk, "❤\ufe0f می\u200cخواهم")
+    assert '"❤\ufe0f می\u200cخواهم"' in viewer.page(f"/conversations/{talk}")
+
+
 def test_a_memory_shows_those_that_it_replaced(harken: Harken, viewer: Viewer) -> None:
     old = harken.memories.add("Ships are moored at quay seven first.", "workflow").memory
     new = harken.memories.add("Ferries dock at the north pier.", "workflow").memory

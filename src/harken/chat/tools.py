@@ -31,10 +31,18 @@ class RecordForm(BaseModel):
 
     model_config = ConfigDict(extra="forbid", str_strip_whitespace=True)
     record_type: ClassVar[type[Any]]
+    blank: ClassVar[dict[str, tuple[object, ...]]]
 
     def record(self) -> Any:
         """The arguments as their dataclass has them."""
         return self.record_type(**{name: tuple(v) if isinstance(v, list) else v for name, v in self})
+
+    @model_validator(mode="before")
+    @classmethod
+    def _given(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """Leave out what may be left out and is null, or blank where a text may be: many models name every argument."""
+        plain = {name: value.strip() if isinstance(value, str) else value for name, value in given.items()}
+        return {name: value for name, value in given.items() if plain[name] not in cls.blank.get(name, ())}
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
@@ -52,6 +60,8 @@ def form_of(record: type[Any]) -> type[RecordForm]:
         shared: dict[str, Any] = {each.name: _field(each) for each in arguments_of(record) if each.about.is_shared}
         _FORMS[record] = create_model(record.__name__, __base__=RecordForm, __doc__=record.__doc__, **shared)
         _FORMS[record].record_type = record
+        free = (each for each in arguments_of(record) if each.default is not MISSING)
+        _FORMS[record].blank = {each.name: (None,) if each.about.least else (None, "") for each in free}
     return _FORMS[record]
 
 

@@ -46,7 +46,7 @@ def opened(operation: AnyOperation, given: object, asker: str) -> object:
         raise UsageError(f"{place}: over HTTP a page is named by its cursor, the next_cursor of the answer before.")
     rest = {name: value for name, value in given.items() if name != CURSOR}
     cursor = given.get(CURSOR)
-    return rest if cursor is None else {**rest, place: _place_in(cursor, _mark(operation, given, asker))}
+    return rest if cursor in (None, "") else {**rest, place: _place_in(cursor, _mark(operation, given, asker))}
 
 
 def closed(operation: AnyOperation, given: object, answer: dict[str, Any], asker: str) -> dict[str, Any]:

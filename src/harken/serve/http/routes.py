@@ -97,7 +97,7 @@ def make_app(harken: Harken, daemon: Daemon) -> Starlette:
         Route("/v1/hook/{event}", hook, methods=["POST"]),
         Route(COMMAND_ROUTE, command, methods=["POST"]),
         Route(entrance.ROUTE, entrance.Entrance(harken, daemon).answer, methods=["GET", "POST"]),
-        Route("/mcp", daemon.mcp),
+        Route("/mcp", daemon.mcp, methods=["POST"]),
         Route("/openapi.json", _describe, methods=["GET"]),
         Route("/v1/{verb}", run, methods=["POST"]),
     ]

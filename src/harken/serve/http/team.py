@@ -164,7 +164,7 @@ def make_team_app(
             Route("/readyz", partial(_readyz, server), methods=["GET"]),
             Route("/openapi.json", _describe, methods=["GET"]),
             Route("/metrics", _Keyed(server, _metrics), methods=["GET"]),
-            Route("/mcp", _Keyed(server, None)),
+            Route("/mcp", _Keyed(server, None), methods=["POST"]),
             Route("/", _to_pages, methods=["GET"]),
             Mount(PREFIX, pages),
             *(

@@ -39,7 +39,7 @@ def answers_of(harken: Harken) -> Call:
 
 
 class Mount:
-    """Answers MCP over streamable HTTP; no session is kept, so none has to be found again.
+    """Answers MCP over streamable HTTP, by POST; no session is kept, so none has to be found again, or heard by GET.
 
     Args:
         answer: answers a verb.

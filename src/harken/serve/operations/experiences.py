@@ -90,9 +90,9 @@ class UpdateArguments(_Placed):
     """Changes of an experience."""
 
     id: OneId = None
-    hypothesis: Annotated[str | None, Argument("What is believed now.", 1, STATEMENT_CHARS)] = None
-    action: Annotated[str | None, Argument("What is done now.", 1, STATEMENT_CHARS)] = None
-    prediction: Annotated[str | None, Argument("What is to be seen now.", 1, STATEMENT_CHARS)] = None
+    hypothesis: Annotated[str | None, Argument("What is believed now.", most=STATEMENT_CHARS)] = None
+    action: Annotated[str | None, Argument("What is done now.", most=STATEMENT_CHARS)] = None
+    prediction: Annotated[str | None, Argument("What is to be seen now.", most=STATEMENT_CHARS)] = None
     strategy: Annotated[str | None, Argument("How it is gone about now.", choices=STRATEGIES)] = None
     note: Annotated[str, Argument("A remark.", most=REPORT_CHARS)] = ""
 

@@ -62,7 +62,7 @@ class RecallsArguments:
     """Which of them."""
 
     conversation: Annotated[
-        str | None, Argument("Only what came back in this one: its id, how it begins, or its own name.", 1, 200)
+        str | None, Argument("Only what came back in this one: its id, how it begins, or its own name.", most=200)
     ] = None
     limit: Annotated[int, Argument("How many moments at most.", 1, 200), Spelling(limits=(1, 100_000))] = 20
     before: Annotated[

@@ -143,7 +143,7 @@ class ForgetArguments:
 
     ids: Annotated[tuple[str, ...], Argument("Ids, all of one kind.", most=50)] = ()
     query: Annotated[
-        str | None, Argument("In place of ids: finds what could be meant, with ids; nothing goes.", 1, 2000)
+        str | None, Argument("In place of ids: finds what could be meant, with ids; nothing goes.", most=2000)
     ] = None
     kind: Annotated[str, Argument("What it is.", choices=_KINDS)] = "memory"
     confirm: Annotated[

@@ -13,7 +13,7 @@ from markupsafe import Markup, escape
 
 from harken.model.provenance import Provenance
 from harken.serve.viewer.pages import place_of
-from harken.text.characters import legible
+from harken.text.characters import legible, printable
 from harken.text.shown import counted, one_line, readable_age, readable_bytes, short_key
 
 _FENCE = re.compile(r"^ {0,3}(```+|~~~+)[^\n`]*$")
@@ -43,6 +43,8 @@ def make_environment(prefix: str, menu: Sequence[tuple[str, str]]) -> Environmen
     }
     made.filters |= {
         "said": said,
+        # What comes back from a form is saved: joiners that words are spelt with stay.
+        "typed": lambda text: escape(printable(text)),
         "moment": moment,
         "clock": lambda text: f"{_local(text):%H:%M}",
         "day": lambda text: f"{_local(text):%A, %-d %B %Y}",

@@ -10,6 +10,7 @@ from harken.errors import NotFoundError, UsageError
 from harken.model.arguments import CATEGORIES
 from harken.model.experiences import DOMAINS
 from harken.serve.viewer.pages import Gone, PageMaker, PageRequest, Rendered, place_of
+from harken.text.characters import printable
 
 _LISTED, _LEARNED, _TAGS = 40, 100, 24
 _AGREED = "forget"
@@ -77,18 +78,27 @@ def edit(asked: PageRequest) -> Gone:
         importance = float(asked.field("importance"))
     except ValueError:
         raise UsageError("The importance is a number from 0 to 1.") from None
-    tags = tuple(tag for tag in (part.strip().lstrip("#") for part in asked.field("tags").split(",")) if tag)
     before = _saved(asked, "memory", uid)
+    shown = ", ".join(before["tags"])
+    typed = _typed(asked, "tags", shown)
+    parts = before["tags"] if typed == shown else [part.strip().lstrip("#") for part in typed.split(",")]
+    tags = tuple(filter(None, parts))
     asked.command(
         "memory edit",
         id=uid,
-        text=asked.field("text").replace("\r\n", "\n"),
+        text=_typed(asked, "text", before["content"]),
         category=asked.field("category") or before["category"],
         importance=importance,
         tags=tags,
         no_tags=not tags,
     )
     return Gone(f"/memories/{before['id']}")
+
+
+def _typed(asked: PageRequest, name: str, was: str) -> str:
+    """A field of the form; where nobody has changed what it showed of a text, that text."""
+    typed = asked.field(name).replace("\r\n", "\n")
+    return was if typed == printable(was).strip() else typed
 
 
 def due(asked: PageRequest) -> Rendered:
