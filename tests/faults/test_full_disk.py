@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+
+import pytest
 
 from command_line import CommandLine
 from disks import Disk
@@ -68,6 +71,22 @@ def test_a_message_that_a_full_disk_refused_is_there_once_when_it_is_repeated(di
                 int(text.split()[1]) for text in tx.connection.exec_driver_sql("SELECT text FROM messages").scalars()
             )
     assert kept == list(range(last + 1))
+
+
+@pytest.mark.parametrize("size", ["300k", "1m"])
+def test_a_backup_that_finds_no_room_names_its_own_file_and_leaves_nothing(
+    cli: CommandLine, disk: Callable[[str], Disk], tmp_path: Path, size: str
+) -> None:
+    """At the first size the copy of the database finds none, at the second the journal's."""
+    small = disk(size)
+    (tmp_path / "one.jsonl").write_text(json.dumps({"conversation": "c", "role": "user", "content": "cider"}))
+    cli("import", tmp_path / "one.jsonl")
+    (cli.home / "conversations/c").mkdir()
+    (cli.home / "conversations/c/note").write_bytes(b"x" * 2**20)
+    said = cli.fails("backup", small.path / "backup.tar.gz")
+    assert said.startswith(f"{small.path / 'backup.tar.gz'} cannot be written: ")
+    assert re.search("disk is full|No space left on device", said)
+    assert list(small.path.iterdir()) == []
 
 
 def test_a_read_only_home_is_searched_and_whatever_writes_is_refused(

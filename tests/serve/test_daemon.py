@@ -365,6 +365,14 @@ def test_one_with_other_settings_is_left_alone(cli: CommandLine, daemon: Callabl
     daemon()
     other = cli.environment({"HARKEN_SEARCH__LIMIT": "3"})
     assert ask(place, "/v1/ping", None, other, PATIENCE_SECONDS).status == 409
+    said = cli("serve", "--status", settings={"HARKEN_SEARCH__LIMIT": "3"}).out
+    assert "was started with other settings (HARKEN_*)" in said
+
+
+def test_one_answers_however_its_home_is_named(cli: CommandLine, daemon: Callable[[], int], place: DaemonPaths) -> None:
+    daemon()
+    env = {name: value for name, value in cli.environment().items() if name != "HARKEN_HOME"}
+    assert ask(place, "/v1/ping", None, env, PATIENCE_SECONDS).status == 200
 
 
 def test_what_a_hook_with_other_settings_reports_is_not_lost(

@@ -16,7 +16,8 @@ from harken.journal.staging import new_file, remove_staged, staging
 from harken.storage.ports import Store
 
 # The journal first: a restore that dies half-way leaves what the rest can be made of again.
-_PARTS = (JOURNAL_NAME, DATABASE_NAME, "harken.toml", "harken.yaml", "harken.yml")
+_SETTINGS = ("harken.toml", "harken.yaml", "harken.yml")
+_PARTS = (JOURNAL_NAME, DATABASE_NAME, *_SETTINGS)
 
 
 def backup(store: Store, home: Path, target: Path, journalled: bool = True) -> int:
@@ -45,8 +46,8 @@ def backup(store: Store, home: Path, target: Path, journalled: bool = True) -> i
     return target.stat().st_size
 
 
-def restore(source: Path, home: Path) -> None:
-    """Put a backup where no store is.
+def restore(source: Path, home: Path) -> Path | None:
+    """Put a backup where no store is; settings that are there stay in place of the backup's, and are returned.
 
     Raises:
         UsageError: the home has a store already, or the file is no backup.
@@ -66,8 +67,14 @@ def restore(source: Path, home: Path) -> None:
                 place.chmod(0o700 if place.is_dir() else 0o600)
             # Unpacking takes a while, and a hook may have started a daemon meanwhile, which makes a store.
             _check_empty(home, source)
+            # Of a store that was deleted; SQLite would write that log into this one.
+            for stale in ("-wal", "-shm"):
+                (home / f"{DATABASE_NAME}{stale}").unlink(missing_ok=True)
+            own = next((home / name for name in _SETTINGS if (home / name).exists()), None)
             for name in found:
-                (copy / name).replace(home / name)
+                if own is None or name not in _SETTINGS:
+                    (copy / name).replace(home / name)
+            return own
     except (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError) as error:
         raise UsageError(f"{source} is not a backup of Harken, or it is damaged.") from error
     except OSError as error:

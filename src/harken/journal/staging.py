@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from harken.errors import StoreError, UsageError
+from harken.errors import StoreError, StoreFullError, UsageError
 from harken.files import make_private
 
 # Everything that was said is in these while a backup, an export or a restore is at work.
@@ -70,8 +70,10 @@ def new_file(target: Path, home: Path) -> Iterator[Path]:
             part.touch(mode=0o600)
             yield part
             part.replace(target)
-    except OSError as error:
-        raise StoreError(f"{target} cannot be written: {error.strerror}.") from error
+    except (OSError, StoreFullError) as error:
+        # What copies a folder names its reasons in a list; a copy of the database that finds no room is no database's.
+        why = error.__cause__ if isinstance(error, StoreFullError) else error.strerror or error.args[0][-1][-1]
+        raise StoreError(f"{target} cannot be written: {why}.") from error
 
 
 def remove_staged(folder: Path) -> list[str]:

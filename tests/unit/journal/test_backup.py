@@ -46,6 +46,31 @@ class TestRoundTrip:
         assert other.texts("c") == ["one"]
         other.close()
 
+    def test_what_a_deleted_store_has_left_in_the_home_is_not_taken_for_what_was_restored(
+        self, place: RecordedHome, tmp_path: Path
+    ) -> None:
+        place.say("c", "one")
+        backup(place.store, place.home, tmp_path / "backup.tar.gz")
+        place.say("c", "two")
+        (tmp_path / "other").mkdir()
+        for left in ("harken.db-wal", "harken.db-shm"):
+            shutil.copy(place.home / left, tmp_path / "other" / left)
+        restore(tmp_path / "backup.tar.gz", tmp_path / "other")
+        other = other_home(place, tmp_path)
+        assert (other.texts("c"), other.doctor()) == (["one"], [])
+        other.close()
+
+    @pytest.mark.parametrize("own", ["harken.toml", "harken.yaml"])
+    def test_settings_that_are_there_stay(self, place: RecordedHome, tmp_path: Path, own: str) -> None:
+        (place.home / "harken.toml").write_text('embedder = "none"\n')
+        backup(place.store, place.home, tmp_path / "backup.tar.gz")
+        settings = tmp_path / "other" / own
+        settings.parent.mkdir()
+        settings.write_text("# mine")
+        assert restore(tmp_path / "backup.tar.gz", tmp_path / "other") == settings
+        assert settings.read_text() == "# mine"
+        assert [file.name for file in settings.parent.glob("harken.[ty]*")] == [own]
+
     def test_nobody_else_may_read_it(self, place: RecordedHome, tmp_path: Path) -> None:
         place.say("c", "one")
         backup(place.store, place.home, tmp_path / "backup.tar.gz")

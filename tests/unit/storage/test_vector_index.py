@@ -97,6 +97,21 @@ class TestKeeping:
         assert sorted(town.ask(town.index())) == sorted(town.ids + added)
         assert no_rebuilding == [COUNT, 3]
 
+    def test_a_file_of_what_came_after_a_backup_is_not_taken_for_what_comes_after_it_was_restored(
+        self, town: Town, tmp_path: Path
+    ) -> None:
+        town.store.backup(tmp_path / "before.db")
+        for number, seed in (("d", 9), ("e", 5)):
+            more = spoken_at_length(number, 3)
+            keep(town.store, more)
+            embed(town.store, town.space, entry_ids(town.store, more.messages), unit_vectors(3, seed=seed))
+            town.kept()
+            town.store = SqliteStore(tmp_path / "before.db", town.folder)
+        town.matrix = unit_vectors(3, seed=5)
+        nearest = [town.ask(town.index(), number, 1)[0] for number in range(3)]
+        assert nearest == entry_ids(town.store, more.messages)
+        town.store.close()
+
     def test_few_vectors_are_not_worth_a_file(self, town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(vector_index, "_SAVE_FROM_ROWS", COUNT + 1)
         town.kept()

@@ -19,7 +19,7 @@ from harken.serve.daemon.lock import DaemonRunsError, Holder, held, holder
 from harken.serve.daemon.paths import DaemonPaths, home_of
 from harken.serve.daemon.spool import is_waiting
 from harken.serve.daemon.starting import answered
-from harken.serve.daemon.wire import OK, StrangerError, ping
+from harken.serve.daemon.wire import OK, OTHER_SETTINGS, StrangerError, ping
 from harken.serve.http.tcp import HOST, PORT, Tcp, own_token
 from harken.serve.mcp.listed import DEFAULT_TOOLS, tools_of
 
@@ -129,15 +129,16 @@ def _show(session: CommandSession, place: DaemonPaths, as_json: bool) -> None:
 
     found = holder(place)
     try:
-        answers = ping(place.socket, environment(), _SHORT_SECONDS) == OK
+        status = ping(place.socket, environment(), _SHORT_SECONDS)
     except StrangerError as error:
         # Another user listens where it would, or could.
         raise HarkenError(str(error)) from error
     facts: dict[str, Any] = {"running": found is not None, "home": place.home, "socket": place.socket}
     line = "No daemon runs for this home; the first client starts one."
     if found is not None:
-        facts |= {"pid": found.pid, "version": found.version, "answers": answers}
-        how = "answers" if answers else "does not answer"
+        facts |= {"pid": found.pid, "version": found.version, "answers": status == OK}
+        other = "was started with other settings (HARKEN_*), and answers nothing asked with these,"
+        how = {OK: "answers", OTHER_SETTINGS: other}.get(status, "does not answer")
         line = f"Process {found.pid} (Harken {found.version}) {how} on {place.socket}."
     session.tell(as_json, facts, line)
 

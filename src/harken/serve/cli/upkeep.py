@@ -173,7 +173,8 @@ def restore(session: CommandSession, file: Path, as_json: bool) -> None:
     from harken.journal.backup import restore as restore_backup
 
     home = session.settings().home
-    restore_backup(file, home)
+    if own := restore_backup(file, home):
+        session.note(f"{own} stays; the backup's settings were not taken.")
     with session.engine() as harken:
         count = harken.maintenance.status().counts.messages
     session.tell(as_json, {"home": str(home), "messages": count}, f"{home} holds {counted(count, 'message')}.")

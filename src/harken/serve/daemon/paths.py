@@ -62,8 +62,12 @@ def home_of(env: Mapping[str, str]) -> str:
 
 
 def settings_mark(env: Mapping[str, str]) -> str:
-    """Return a checksum of the settings in an environment, by which a daemon and its client compare theirs."""
-    named = sorted(f"{name}={value}" for name, value in env.items() if name.startswith("HARKEN_") and name != DEADLINE)
+    """Return a checksum of the settings in an environment, by which a daemon and its client compare theirs.
+
+    Less the home, which the socket is of, whoever names it.
+    """
+    names = {name for name in env if name.startswith("HARKEN_")} - {DEADLINE, "HARKEN_HOME"}
+    named = sorted(f"{name}={env[name]}" for name in names)
     return f"{zlib.crc32(os.fsencode(chr(0).join(named))):08x}"
 
 

@@ -49,22 +49,30 @@ class ConfigEntry(NamedTuple):
             return value
         if not isinstance(there, list | None):
             raise SyntaxFault(f"'{'.'.join(self.keys)}' is not a list there")
-        others = [item for item in there or () if item == value or not runs_our_hook(item)]
+        items = (item if item == value else without_our_hooks(item) for item in there or ())
+        others = [item for item in items if item is not None]
         return others if value in others else [*others, value]
 
     def taken_from(self, there: Any, before: Any) -> Any:
         """Return what is to stand at the keys without us, None for nothing; `before` stood there when we came."""
+        if self.listed and isinstance(there, list):
+            others = [left for item in there if (left := without_our_hooks(item)) is not None]
+            return others if others or before == [] else None
         if self.listed:
-            others = [item for item in there if not runs_our_hook(item)] if isinstance(there, list) else there
-            return before if others == [] else others
+            return there
         return before if before is not None or _runs_our_server(there) else there
 
 
-def runs_our_hook(item: Any) -> bool:
-    """Whether an item of a list of hooks starts `harken hook`, whichever harken that is."""
+def without_our_hooks(item: Any) -> Any:
+    """Return an item of a list of hooks without what starts `harken hook`, whichever harken; None of ours alone."""
     handlers = item.get("hooks") if isinstance(item, dict) else None
-    commands = [handler.get("command") for handler in handlers or () if isinstance(handler, dict)]
-    return any(isinstance(command, str) and _OUR_HOOK.search(command) for command in commands)
+    others = [handler for handler in handlers if not _is_ours(handler)] if isinstance(handlers, list) else handlers
+    return item if others == handlers else {**item, "hooks": others} if others else None
+
+
+def _is_ours(handler: Any) -> bool:
+    command = handler.get("command") if isinstance(handler, dict) else None
+    return isinstance(command, str) and _OUR_HOOK.search(command) is not None
 
 
 def _runs_our_server(value: Any) -> bool:

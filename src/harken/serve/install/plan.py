@@ -56,7 +56,7 @@ class Change:
     Attributes:
         real_path: its path without symbolic links: what is written is what a link points to.
         folders: made for it, at this or an earlier time, outermost first.
-        backup: kept from now on; None where nothing of ours is left.
+        backup: kept from now on; None where nothing of ours is left, or nothing else is known to have stood there.
     """
 
     edit: Edit
@@ -189,10 +189,11 @@ def _installed(edit: Edit, real_path: Path, now: bytes | None, kept: Backup | No
     then = with_entries(edit.syntax, _text(edit.path, now), edit.entries).encode()
     missing = {each for each in real_path.parents if not each.exists()}
     folders = tuple(sorted(missing.union(kept.folders if kept else ())))
-    backup = Backup(now, _hash(then), folders)
+    # What is there already may be ours, of a home that is gone: to undo it is not to leave it there.
+    backup = None if kept is None and then == now else Backup(now, _hash(then), folders)
     if kept is not None and now is not None:
         # What somebody else changed since is not what we left, and is not to be lost with what we add.
-        backup = Backup(kept.before, backup.after if kept.is_ours(now) else kept.after, folders)
+        backup = Backup(kept.before, _hash(then) if kept.is_ours(now) else kept.after, folders)
     return Change(edit, real_path, now, then, folders, backup)
 
 

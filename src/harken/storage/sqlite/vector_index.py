@@ -1,7 +1,8 @@
 """The derived index (turbovec, 4 bits a dimension): any process may throw it away, rebuild it or catch it up.
 
 A kept file carries in its name the database it was made from, its space, the removals it has seen and the newest
-vector row in it, so that a stale or foreign one is never mistaken for a good one.
+vector row in it with its checksum, so that a stale or foreign one, or one of a database in whose place an older copy
+was put, is never mistaken for a good one.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import importlib.util
 import os
 import re
 import threading
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,8 +33,9 @@ _CHUNK_ROWS = 20_000
 _SAVE_FROM_ROWS = 5_000
 _SAVE_AFTER_GROWTH = 1.05
 _BEHIND = "SELECT id, entry_id, vector FROM vectors WHERE space_id = ? AND id > ? ORDER BY id LIMIT ?"
+_NEWEST = "SELECT vector FROM vectors WHERE space_id = ? AND id = ?"
 _ORIGIN = "SELECT value FROM settings WHERE name = 'store.origin'"
-_FILE_NAME = re.compile(r"vectors-(?P<origin>[0-9a-f]+)-(?P<space>\d+)-(?P<removed>\d+)-(?P<newest>\d+)\.tvim")
+_FILE_NAME = re.compile(r"vectors-(?P<origin>\w+)-(?P<space>\d+)-(?P<removed>\d+)-(?P<newest>\d+)-(?P<crc>\d+)\.tvim")
 
 _log = Log(__name__)
 
@@ -44,13 +47,14 @@ class _Derived:
     Attributes:
         index: of turbovec.
         removed: how many vectors had been removed from the store when it was made.
-        newest: the id of the newest vector in it.
+        newest: the id of the newest vector in it, and its checksum.
         saved_rows: how many its file holds.
     """
 
     index: Any
     removed: int
     newest: int = 0
+    crc: int = 0
     saved_rows: int = 0
 
     def catch_up(self, connection: Connection, space: StoredSpace) -> None:
@@ -58,7 +62,7 @@ class _Derived:
         while rows := connection.exec_driver_sql(_BEHIND, (space.id, self.newest, _CHUNK_ROWS)).all():
             ids = np.fromiter((row[1] for row in rows), dtype=np.uint64, count=len(rows))
             self.index.add_with_ids(unpack([row[2] for row in rows], space.dims), ids)
-            self.newest = rows[-1][0]
+            self.newest, self.crc = rows[-1][0], zlib.crc32(rows[-1][2])
 
 
 class VectorIndex:
@@ -136,8 +140,10 @@ class VectorIndex:
             named = _FILE_NAME.fullmatch(path.name)
             if named is None or (named["origin"], named["space"]) != (self._origin, str(space.id)):
                 continue
-            if named["removed"] == str(removed) and (index := _load(path)) is not None:
-                return _Derived(index, removed, int(named["newest"]), len(index))
+            newest, crc = int(named["newest"]), int(named["crc"])
+            is_known = crc == zlib.crc32(connection.exec_driver_sql(_NEWEST, (space.id, newest)).scalar() or b"")
+            if is_known and named["removed"] == str(removed) and (index := _load(path)) is not None:
+                return _Derived(index, removed, newest, crc, len(index))
             with contextlib.suppress(OSError):
                 path.unlink()
         import turbovec
@@ -156,7 +162,7 @@ class VectorIndex:
         if self._folder is None:
             return
         of_space = f"vectors-{self._origin}-{space_id}-"
-        name = f"{of_space}{derived.removed}-{derived.newest}.tvim"
+        name = f"{of_space}{derived.removed}-{derived.newest}-{derived.crc}.tvim"
         try:
             make_private(self._folder)
             remove_abandoned(self._folder, "vectors-*.part")

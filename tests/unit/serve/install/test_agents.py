@@ -196,6 +196,42 @@ def test_an_older_hook_is_replaced_by_the_one_of_today(person: Person) -> None:
     assert "/old/venv" not in path.read_text()
 
 
+@pytest.mark.parametrize("program", ["/x/harken", "/y/harken"])
+def test_a_hook_that_its_owner_put_beside_ours_stays(person: Person, program: str) -> None:
+    person.install("claude-code")
+    path = person.folder / ".claude/settings.json"
+    settings = person.data(".claude/settings.json")
+    linter = {"type": "command", "command": "lint"}
+    settings["hooks"]["PostToolUse"][0]["hooks"].append(linter)
+    path.write_text(json.dumps(settings))
+    person.install("claude-code", program)
+    assert path.read_text().count(f"{program} hook PostToolUse ") == 1
+    assert "lint" in path.read_text()
+    person.uninstall("claude-code")
+    assert person.data(".claude/settings.json") == {"hooks": {"PostToolUse": [{"matcher": "Bash", "hooks": [linter]}]}}
+
+
+def test_a_hook_that_its_owner_has_removed_since_stays_away(settled: Person) -> None:
+    settled.install("claude-code")
+    path = settled.folder / ".claude/settings.json"
+    settings = settled.data(".claude/settings.json")
+    settings["hooks"]["Stop"] = [item for item in settings["hooks"]["Stop"] if "bell" not in json.dumps(item)]
+    path.write_text(json.dumps(settings))
+    settled.uninstall("claude-code")
+    assert settled.data(".claude/settings.json") == {"model": "opus", "hooks": {}}
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_it_goes_also_where_the_home_was_lost_and_it_was_installed_again(
+    settled: Person, agent: str, tmp_path: Path
+) -> None:
+    settled.install(agent)
+    later = Person(settled.folder, tmp_path / "another")
+    assert set(later.install(agent)) == {"unchanged"}
+    later.uninstall(agent)
+    assert not [name for name in FILES[agent] if "harken" in (settled.folder / name).read_text("utf-8")]
+
+
 def test_without_its_backup_it_still_goes(settled: Person, tmp_path: Path) -> None:
     settled.install("claude-code")
     Person(settled.folder, tmp_path / "elsewhere").uninstall("claude-code")
