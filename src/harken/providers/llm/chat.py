@@ -57,6 +57,8 @@ _TAKES_NO_TOOLS = re.compile(r"not support tools|support tool use|tool choice re
 _IS_TOO_LONG = re.compile(r"available context size|context_size_error|context length of only", re.I)
 # Anthropic and the templates of many local models take no prompt that begins with an answer, as a window may.
 _LEFT_OUT = "(What was said before is left out.)"
+# Gemini, xAI and Perplexity count what there is so far with each piece; nobody is asked to, which OpenAI would refuse.
+_WHOLE_COUNTS = {"openai_continuous_usage_stats": True, "extra_body": {"stream_options": {"include_usage": True}}}
 _NO_ANSWER = "answers with something that is no chat completion"
 
 
@@ -196,6 +198,8 @@ class VendorChatModel:
         """Pieces of the text as they come, and last the whole answer; see `ChatModel.stream`."""
         request = self._request(messages, options, self._options.timeout_seconds * _STREAM_TIMEOUTS)
         request["model_settings"]["first_event_timeout"] = self._options.timeout_seconds
+        if self._options.vendor in ("openai", "ollama"):
+            request["model_settings"] |= _WHOLE_COUNTS
         try:
             for piece in self._loop.iterate(lambda: self._pieces(request), stop):
                 yield piece if isinstance(piece, str) else self._answer(piece)

@@ -197,6 +197,22 @@ class TestStreams:
         assert [next(stream), next(stream)] == ["a", " b"]
         stream.close()  # type: ignore[attr-defined]
 
+    def test_tokens_that_are_counted_anew_with_each_piece_are_booked_once(
+        self, server: ChatServer, open_at: Opening
+    ) -> None:
+        """As Gemini's compatible endpoint, xAI and Perplexity do."""
+        pieces = []
+        for number, word in enumerate(("On", " the", " mat."), start=1):
+            usage = {"prompt_tokens": 10, "completion_tokens": number, "total_tokens": 10 + number}
+            choice = {"index": 0, "delta": {"content": word}, "finish_reason": "stop" if number == 3 else None}
+            chunk = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
+            pieces.append(b"data: " + json.dumps({**chunk, "usage": usage}).encode() + b"\n\n")
+        server.script(Reply(pieces=(*pieces, b"data: [DONE]\n\n")))
+        *_, last = open_at(server.url).stream(ASKED)
+        assert isinstance(last, ChatAnswer)
+        assert (last.text, last.usage) == ("On the mat.", TokenUsage(10, 3))
+        assert server.requests[0].body["stream_options"] == {"include_usage": True}
+
     def test_tool_calls_are_put_together(self, server: ChatServer, open_at: Opening) -> None:
         server.script(Says("Let me look.", calls=(ScriptedCall("search", {"query": "cat"}, "c1"),)))
         *_, last = open_at(server.url).stream(ASKED, tools=[SEARCH])
@@ -331,6 +347,9 @@ class TestFailures:
             model.complete(ASKED)
         assert len(server.requests) == 1
         assert any(KEY in value for value in server.requests[0].headers.values())
+        with pytest.raises(UnknownModelError):
+            list(model.stream(ASKED))
+        assert "stream_options" not in server.requests[1].body
         url = server.url.removesuffix("/v1")
         server.stop()
         with pytest.raises(EndpointError, match="cannot be reached"):
