@@ -262,6 +262,7 @@ class VendorChatModel:
             model=response.model_name or self._options.model,
             usage=usage,
             price_usd=self.price(usage),
+            original=response,
         )
 
 
@@ -281,14 +282,20 @@ def _prompt(messages: Sequence[ChatMessage], instructions: str) -> list[parts.Mo
             if waiting:
                 found.append(parts.ModelRequest(parts=waiting))
                 waiting = []
-            texts = [parts.TextPart(message.text)] if message.text else []
-            calls = (
-                parts.ToolCallPart(call.name, dict(call.arguments), tool_call_id=call.id) for call in message.tool_calls
-            )
-            found.append(parts.ModelResponse(parts=[*texts, *calls]))
+            found.append(_response(message))
         else:
             waiting.append(_request_part(message))
     return [*found, parts.ModelRequest(parts=waiting)]
+
+
+def _response(message: ChatMessage) -> parts.ModelResponse:
+    """An answer; as it came, but for arguments that are no JSON, which no server reads back."""
+    calls = [parts.ToolCallPart(call.name, dict(call.arguments), tool_call_id=call.id) for call in message.tool_calls]
+    if not isinstance(message.original, parts.ModelResponse):
+        return parts.ModelResponse(parts=[*([parts.TextPart(message.text)] if message.text else []), *calls])
+    read, came = (json.dumps(call.args) for call in calls), message.original.parts
+    kept = [replace(part, args=next(read)) if isinstance(part, parts.ToolCallPart) else part for part in came]
+    return replace(message.original, parts=kept)
 
 
 def _request_part(message: ChatMessage) -> parts.ModelRequestPart:
@@ -365,10 +372,6 @@ def _refused(error: failures.ModelAPIError, place: str, options: ChatOptions) ->
 def _by_status(error: failures.ModelHTTPError, place: str) -> errors.HarkenError:
     """Errors that the client has not told apart: small servers answer in their own ways."""
     status = error.status_code
-    if status in (401, 403):
-        return errors.CredentialError(f"{place} refuses with status {status}: set llm.api_key")
-    if status == 404:
-        return errors.UnknownModelError(f"{place} answers with status 404: check llm.model, and llm.url up to /v1")
     if status in (400, 413, 422):
         return errors.PromptError(f"{place} rejects the request with status {status}")
     return errors.EndpointError(f"{place} answers with status {status}")
