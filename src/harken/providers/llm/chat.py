@@ -54,7 +54,11 @@ _CLIENT_ERRORS = (
 )
 # In the words of Ollama, vLLM, llama.cpp, LM Studio and OpenRouter, which the client does not tell apart.
 _TAKES_NO_TOOLS = re.compile(r"not support tools|support tool use|tool choice requires|tools param requires", re.I)
-_IS_TOO_LONG = re.compile(r"available context size|context_size_error|context length of only", re.I)
+_IS_TOO_LONG = re.compile(
+    r"available context size|context_size_error|context length of only|prompt is too long|input token count", re.I
+)
+# With status 400, as if the prompt were at fault: Gemini's compatible endpoint and xAI, and Anthropic.
+_IS_NO_KEY, _IS_SPENT = re.compile(r"api key not valid|incorrect api key", re.I), re.compile(r"api usage limits", re.I)
 # Anthropic and the templates of many local models take no prompt that begins with an answer, as a window may.
 _LEFT_OUT = "(What was said before is left out.)"
 # Gemini, xAI and Perplexity count what there is so far with each piece; nobody is asked to, which OpenAI would refuse.
@@ -353,25 +357,15 @@ def _refused(error: failures.ModelAPIError, place: str, options: ChatOptions) ->
     if isinstance(error, failures.ModelContextWindowExceededError) or _IS_TOO_LONG.search(said):
         fix = "say less, or lower context.default_budget_tokens; for summaries, llm.max_input_tokens"
         return errors.PromptError(f"{place} finds the prompt too long{status}: {fix}")
-    if isinstance(error, failures.ModelQuotaExceededError):
+    if isinstance(error, failures.ModelQuotaExceededError) or _IS_SPENT.search(said):
         return errors.CredentialError(f"{place} refuses{status}: the account has no credit left")
     if isinstance(error, failures.ModelRateLimitError):
         wait = "" if error.retry_after is None else f", for {error.retry_after:g} s"
         return errors.RateLimitError(f"{place} wants fewer requests{wait}{status}", error.retry_after)
-    if isinstance(error, failures.ModelAuthenticationError):
+    if isinstance(error, failures.ModelAuthenticationError) or _IS_NO_KEY.search(said):
         return errors.CredentialError(f"{place} does not accept the API key{status}: set {options.key_hint}")
     if isinstance(error, failures.ModelNotFoundError):
         return errors.UnknownModelError(f"{place} has no such model{status}: check llm.model and llm.url")
-    if isinstance(error, failures.ModelHTTPError):
-        return _by_status(error, place)
-    if isinstance(error, failures.ModelRequestRejectedError):
-        return errors.PromptError(f"{place} rejects the request")
-    return errors.EndpointError(f"{place} {_NO_ANSWER}")
-
-
-def _by_status(error: failures.ModelHTTPError, place: str) -> errors.HarkenError:
-    """Errors that the client has not told apart: small servers answer in their own ways."""
-    status = error.status_code
-    if status in (400, 413, 422):
-        return errors.PromptError(f"{place} rejects the request with status {status}")
-    return errors.EndpointError(f"{place} answers with status {status}")
+    if isinstance(error, failures.ModelRequestRejectedError) or status.endswith("413"):
+        return errors.PromptError(f"{place} rejects the request{status}")
+    return errors.EndpointError(f"{place} answers{status}" if status else f"{place} {_NO_ANSWER}")

@@ -272,6 +272,8 @@ class TestFailures:
             (404, "No endpoints found that support tool use.", "takes no tools"),
             (400, "the request exceeds the available context size.", r"less, or lower context\.default_budget_tokens"),
             (400, "This model's maximum context length is 4096 tokens.", r"context\.default_budget_tokens"),
+            (400, "litellm: prompt is too long: 210000 tokens > 200000 maximum", r"context\.default_budget_tokens"),
+            (400, "The input token count (1200000) exceeds the maximum.", r"context\.default_budget_tokens"),
         ],
     )
     def test_what_a_small_server_cannot_take_is_said_with_what_to_change(
@@ -281,6 +283,22 @@ class TestFailures:
         with pytest.raises(PromptError, match=fix) as caught:
             open_at(server.url).complete(ASKED)
         assert said not in str(caught.value)
+
+    @pytest.mark.parametrize(
+        ("said", "fix"),
+        [
+            ("API key not valid. Please pass a valid API key.", r"API key with status 400: set llm\.api_key"),
+            ("Incorrect API key provided: xa***.", r"API key with status 400: set llm\.api_key"),
+            ("You have reached your specified API usage limits.", "no credit left"),
+        ],
+    )
+    def test_a_key_or_an_account_that_is_at_fault_is_no_fault_of_the_prompt(
+        self, server: ChatServer, open_at: Opening, said: str, fix: str
+    ) -> None:
+        """Gemini's compatible endpoint, xAI and Anthropic say so with the status of a bad request."""
+        server.script(Reply(400, json.dumps({"error": {"message": said, "code": 400}}).encode()))
+        with pytest.raises(CredentialError, match=fix):
+            open_at(server.url).complete(ASKED)
 
     def test_nothing_is_tried_twice(self, server: ChatServer, open_at: Opening) -> None:
         server.script(Reply(status=503), Reply(hang_up=True), Says("well again"))
