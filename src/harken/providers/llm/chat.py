@@ -54,13 +54,13 @@ _CLIENT_ERRORS = (
 )
 # In the words of Ollama, vLLM, llama.cpp, LM Studio and OpenRouter, which the client does not tell apart.
 _TAKES_NO_TOOLS = re.compile(r"not support tools|support tool use|tool choice requires|tools param requires", re.I)
-_IS_TOO_LONG = re.compile(
-    r"available context size|context_size_error|context length of only|prompt is too long|input token count", re.I
-)
+_IS_TOO_LONG = re.compile(r"context.size|context length of only|prompt is too long|input token count", re.I)
 # With status 400, as if the prompt were at fault: Gemini's compatible endpoint and xAI, and Anthropic.
 _IS_NO_KEY, _IS_SPENT = re.compile(r"api key not valid|incorrect api key", re.I), re.compile(r"api usage limits", re.I)
 # Anthropic and the templates of many local models take no prompt that begins with an answer, as a window may.
 _LEFT_OUT = "(What was said before is left out.)"
+# Nor do those of Gemma and Mistral take two questions with no words between them, which a turn that failed leaves.
+_UNANSWERED = "(No answer was given.)"
 # Gemini, xAI and Perplexity count what there is so far with each piece; nobody is asked to, which OpenAI would refuse.
 _WHOLE_COUNTS = {"openai_continuous_usage_stats": True, "extra_body": {"stream_options": {"include_usage": True}}}
 _NO_ANSWER = "answers with something that is no chat completion"
@@ -287,7 +287,12 @@ def _prompt(messages: Sequence[ChatMessage], instructions: str) -> list[parts.Mo
                 found.append(parts.ModelRequest(parts=waiting))
                 waiting = []
             found.append(_response(message))
+        elif message.role is Role.USER and waiting and isinstance(waiting[-1], parts.UserPromptPart):
+            waiting[-1] = parts.UserPromptPart(f"{waiting[-1].content}\n\n{message.text}")
         else:
+            if message.role is Role.USER and waiting and isinstance(waiting[-1], parts.ToolReturnPart):
+                found += [parts.ModelRequest(parts=waiting), parts.ModelResponse(parts=[parts.TextPart(_UNANSWERED)])]
+                waiting = []
             waiting.append(_request_part(message))
     return [*found, parts.ModelRequest(parts=waiting)]
 

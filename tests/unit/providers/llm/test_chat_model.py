@@ -81,7 +81,7 @@ class TestAnswers:
         body = server.requests[0].body
         assert server.prompts() == [
             "system: Be brief.\n\nCore memory: none.\nuser: Where is the cat?\n"
-            "assistant: Let me look.\ntool: mat\nuser: Well?"
+            "assistant: Let me look.\ntool: mat\nassistant: (No answer was given.)\nuser: Well?"
         ]
         assert body["messages"][2]["tool_calls"][0]["function"] == {"name": "search", "arguments": '{"query":"кот"}'}
         assert body["messages"][3]["tool_call_id"] == "call_7"
@@ -108,6 +108,23 @@ class TestAnswers:
         open_at(server.url).complete([*ASKED, said, *ASKED])
         roles = [[message["role"] for message in request.body["messages"]] for request in server.requests]
         assert roles == [["system", "user", "assistant", "user"], ["user", "assistant", "user"]]
+
+    def test_words_stand_between_any_two_questions(self, server: ChatServer, open_at: Opening) -> None:
+        """The templates of Mistral and Gemma refuse two in a row, which a turn that failed or was stopped leaves."""
+        server.script(Says("Yes."))
+        called = ChatMessage(Role.ASSISTANT, "", (ToolCall("c1", "search"),))
+        found = ChatMessage(Role.TOOL, "Nothing.", call_id="c1", tool_name="search")
+        brief = ChatMessage(Role.SYSTEM, "Be brief.")
+        open_at(server.url).complete([brief, *ASKED, *ASKED, called, found, ChatMessage(Role.USER, "And now?")])
+        said = [(message["role"], message["content"]) for message in server.requests[0].body["messages"]]
+        assert said == [
+            ("system", "Be brief."),
+            ("user", "Where is the cat?\n\nWhere is the cat?"),
+            ("assistant", None),
+            ("tool", "Nothing."),
+            ("assistant", "(No answer was given.)"),
+            ("user", "And now?"),
+        ]
 
     def test_a_tool_call_comes_with_its_arguments(self, server: ChatServer, open_at: Opening) -> None:
         server.script(Says(calls=(ScriptedCall("search", {"query": "cat"}, "c1"), ScriptedCall("search", {}, "c2"))))
