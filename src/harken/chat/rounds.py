@@ -115,7 +115,7 @@ class Rounds:
                 self.finish = answer.finish
                 why = " before llm.max_tokens was reached; raise it" if answer.finish is Finish.LENGTH else ""
                 return "" if answer.text.strip() else f"The model answered nothing{why}."
-            rounds.append(ChatMessage(Role.ASSISTANT, answer.text, answer.tool_calls))
+            rounds.append(ChatMessage(Role.ASSISTANT, answer.text, answer.tool_calls, original=answer.original))
             rounds += [self._called(call, asked, is_over=number >= most) for call in answer.tool_calls]
             if self.stop.is_set():
                 self.stopped = True

@@ -48,13 +48,14 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class ChatMessage:
-    """One message of a prompt; that of a tool names the tool, and the call that it answers."""
+    """One message of a prompt; that of a tool names it, and the call that it answers. See `ChatAnswer.original`."""
 
     role: Role
     text: str
     tool_calls: tuple[ToolCall, ...] = ()
     call_id: str = ""
     tool_name: str = ""
+    original: object = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,11 @@ class TokenUsage:
 
 @dataclass(frozen=True, slots=True)
 class ChatAnswer:
-    """The answer of a model, by the name that the endpoint has for it; the price is None where none is known."""
+    """The answer of a model, by the name that the endpoint has for it; the price is None where none is known.
+
+    Attributes:
+        original: the answer with the thoughts and signatures that some vendors want back with the tools' results.
+    """
 
     text: str
     tool_calls: tuple[ToolCall, ...] = ()
@@ -81,6 +86,7 @@ class ChatAnswer:
     model: str = ""
     usage: TokenUsage = field(default_factory=TokenUsage)
     price_usd: Decimal | None = None
+    original: object = field(default=None, compare=False, repr=False)
 
 
 class CallOptions(TypedDict, total=False):

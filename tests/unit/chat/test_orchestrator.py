@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import threading
 import time
@@ -105,6 +106,29 @@ def test_calls_and_results_are_recorded_with_their_ids_and_names(harken: Harken,
     assert roles(server) == ["system", "user", "assistant", "tool", "tool"]
     assert turn.usage.input_tokens > 0
     assert turn.price_usd is not None
+
+
+def test_thoughts_and_signatures_go_back_with_the_results_and_are_not_recorded(
+    harken: Harken, server: ChatServer
+) -> None:
+    """DeepSeek and Kimi refuse a round without the thoughts before it, Gemini 3 one without its signature."""
+    signed = {"google": {"thought_signature": "c2lnbmVk"}}
+    called = {"id": "c1", "index": 0, "type": "function", "function": {"name": "core_memory_get", "arguments": "{}"}}
+    deltas = {"reasoning_content": "I had better look."}, {"tool_calls": [{**called, "extra_content": signed}]}, {}
+    head = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+    chunks = [
+        {**head, "choices": [{"index": 0, "delta": delta, "finish_reason": None if delta else "tool_calls"}]}
+        for delta in deltas
+    ]
+    server.script(Reply(pieces=tuple(b"data: " + json.dumps(chunk).encode() + b"\n\n" for chunk in chunks)))
+    server.script(Says("Nothing."), Says("No."))
+    session = harken.chat.begin()
+    harken.chat.turn(session, "What do you know of me?")
+    _, _, answer, result = server.requests[1].body["messages"]
+    assert (answer["reasoning_content"], answer["tool_calls"][0]["extra_content"]) == ("I had better look.", signed)
+    assert (answer["tool_calls"][0]["id"], result["tool_call_id"]) == ("c1", "c1")
+    harken.chat.turn(session, "Sure?")
+    assert "had better" not in "".join(text for *_, text in said(harken, session)) + server.prompts()[2]
 
 
 def test_a_failing_model_leaves_the_question_recorded_and_the_next_turn_goes_on(

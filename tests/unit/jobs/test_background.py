@@ -139,6 +139,33 @@ def test_at_the_days_limit_it_stops_says_so_and_goes_on_the_next_day(
         assert report(harken, EXCHANGE).done > 1
 
 
+@pytest.mark.parametrize(
+    ("limit", "mended"),
+    [(5, {"llm.url": "{other}", "llm.model": "openai:other"}), (0.0001, {"llm.max_usd_per_day": 5})],
+)
+def test_what_blocked_another_model_or_a_lower_limit_is_not_waited_out(
+    tmp_path: Path, clock: Clock, server: ChatServer, limit: float, mended: dict[str, Any]
+) -> None:
+    server.script(*[Reply(status=429, headers=(("Retry-After", "86400"),))] * (limit == 5))
+    server.script(*[Says(WRITTEN)] * 2)
+    wanted = with_model(server, **{"llm.max_usd_per_day": limit})
+    here = {"worker.rest_seconds": 0, "llm.api_key": wanted.pop("llm.api_key")}
+    with ChatServer(otherwise=lambda _: Says(WRITTEN)) as other, opened(tmp_path, clock, **here) as harken:
+        for key, value in wanted.items():
+            harken.run_time.set(key, value)
+        work = harken.background.work_of(EXCHANGE)
+        talk(harken)
+        work.run_once()
+        assert work.blocked_reason
+        for key, value in mended.items():
+            harken.run_time.set(key, str(value).format(other=other.url))
+        clock.go_on(seconds=60)
+        talk(harken, "later")
+        work.run_once()
+        assert not work.blocked_reason
+        assert texts(harken, EXCHANGE)[-1][0] == json.loads(WRITTEN)["summary"]
+
+
 def test_a_switch_holds_in_the_next_process_as_well(tmp_path: Path, clock: Clock) -> None:
     with opened(tmp_path, clock) as harken:
         talk(harken)

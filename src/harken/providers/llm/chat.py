@@ -54,9 +54,15 @@ _CLIENT_ERRORS = (
 )
 # In the words of Ollama, vLLM, llama.cpp, LM Studio and OpenRouter, which the client does not tell apart.
 _TAKES_NO_TOOLS = re.compile(r"not support tools|support tool use|tool choice requires|tools param requires", re.I)
-_IS_TOO_LONG = re.compile(r"available context size|context_size_error|context length of only", re.I)
+_IS_TOO_LONG = re.compile(r"context.size|context length of only|prompt is too long|input token count", re.I)
+# With status 400, as if the prompt were at fault: Gemini's compatible endpoint and xAI, and Anthropic.
+_IS_NO_KEY, _IS_SPENT = re.compile(r"api key not valid|incorrect api key", re.I), re.compile(r"api usage limits", re.I)
 # Anthropic and the templates of many local models take no prompt that begins with an answer, as a window may.
 _LEFT_OUT = "(What was said before is left out.)"
+# Nor do those of Gemma and Mistral take two questions with no words between them, which a turn that failed leaves.
+_UNANSWERED = "(No answer was given.)"
+# Gemini, xAI and Perplexity count what there is so far with each piece; nobody is asked to, which OpenAI would refuse.
+_WHOLE_COUNTS = {"openai_continuous_usage_stats": True, "extra_body": {"stream_options": {"include_usage": True}}}
 _NO_ANSWER = "answers with something that is no chat completion"
 
 
@@ -196,6 +202,8 @@ class VendorChatModel:
         """Pieces of the text as they come, and last the whole answer; see `ChatModel.stream`."""
         request = self._request(messages, options, self._options.timeout_seconds * _STREAM_TIMEOUTS)
         request["model_settings"]["first_event_timeout"] = self._options.timeout_seconds
+        if self._options.vendor in ("openai", "ollama"):
+            request["model_settings"] |= _WHOLE_COUNTS
         try:
             for piece in self._loop.iterate(lambda: self._pieces(request), stop):
                 yield piece if isinstance(piece, str) else self._answer(piece)
@@ -258,6 +266,7 @@ class VendorChatModel:
             model=response.model_name or self._options.model,
             usage=usage,
             price_usd=self.price(usage),
+            original=response,
         )
 
 
@@ -277,14 +286,25 @@ def _prompt(messages: Sequence[ChatMessage], instructions: str) -> list[parts.Mo
             if waiting:
                 found.append(parts.ModelRequest(parts=waiting))
                 waiting = []
-            texts = [parts.TextPart(message.text)] if message.text else []
-            calls = (
-                parts.ToolCallPart(call.name, dict(call.arguments), tool_call_id=call.id) for call in message.tool_calls
-            )
-            found.append(parts.ModelResponse(parts=[*texts, *calls]))
+            found.append(_response(message))
+        elif message.role is Role.USER and waiting and isinstance(waiting[-1], parts.UserPromptPart):
+            waiting[-1] = parts.UserPromptPart(f"{waiting[-1].content}\n\n{message.text}")
         else:
+            if message.role is Role.USER and waiting and isinstance(waiting[-1], parts.ToolReturnPart):
+                found += [parts.ModelRequest(parts=waiting), parts.ModelResponse(parts=[parts.TextPart(_UNANSWERED)])]
+                waiting = []
             waiting.append(_request_part(message))
     return [*found, parts.ModelRequest(parts=waiting)]
+
+
+def _response(message: ChatMessage) -> parts.ModelResponse:
+    """An answer; as it came, but for arguments that are no JSON, which no server reads back."""
+    calls = [parts.ToolCallPart(call.name, dict(call.arguments), tool_call_id=call.id) for call in message.tool_calls]
+    if not isinstance(message.original, parts.ModelResponse):
+        return parts.ModelResponse(parts=[*([parts.TextPart(message.text)] if message.text else []), *calls])
+    read, came = (json.dumps(call.args) for call in calls), message.original.parts
+    kept = [replace(part, args=next(read)) if isinstance(part, parts.ToolCallPart) else part for part in came]
+    return replace(message.original, parts=kept)
 
 
 def _request_part(message: ChatMessage) -> parts.ModelRequestPart:
@@ -342,29 +362,15 @@ def _refused(error: failures.ModelAPIError, place: str, options: ChatOptions) ->
     if isinstance(error, failures.ModelContextWindowExceededError) or _IS_TOO_LONG.search(said):
         fix = "say less, or lower context.default_budget_tokens; for summaries, llm.max_input_tokens"
         return errors.PromptError(f"{place} finds the prompt too long{status}: {fix}")
-    if isinstance(error, failures.ModelQuotaExceededError):
+    if isinstance(error, failures.ModelQuotaExceededError) or _IS_SPENT.search(said):
         return errors.CredentialError(f"{place} refuses{status}: the account has no credit left")
     if isinstance(error, failures.ModelRateLimitError):
         wait = "" if error.retry_after is None else f", for {error.retry_after:g} s"
         return errors.RateLimitError(f"{place} wants fewer requests{wait}{status}", error.retry_after)
-    if isinstance(error, failures.ModelAuthenticationError):
+    if isinstance(error, failures.ModelAuthenticationError) or _IS_NO_KEY.search(said):
         return errors.CredentialError(f"{place} does not accept the API key{status}: set {options.key_hint}")
     if isinstance(error, failures.ModelNotFoundError):
         return errors.UnknownModelError(f"{place} has no such model{status}: check llm.model and llm.url")
-    if isinstance(error, failures.ModelHTTPError):
-        return _by_status(error, place)
-    if isinstance(error, failures.ModelRequestRejectedError):
-        return errors.PromptError(f"{place} rejects the request")
-    return errors.EndpointError(f"{place} {_NO_ANSWER}")
-
-
-def _by_status(error: failures.ModelHTTPError, place: str) -> errors.HarkenError:
-    """Errors that the client has not told apart: small servers answer in their own ways."""
-    status = error.status_code
-    if status in (401, 403):
-        return errors.CredentialError(f"{place} refuses with status {status}: set llm.api_key")
-    if status == 404:
-        return errors.UnknownModelError(f"{place} answers with status 404: check llm.model, and llm.url up to /v1")
-    if status in (400, 413, 422):
-        return errors.PromptError(f"{place} rejects the request with status {status}")
-    return errors.EndpointError(f"{place} answers with status {status}")
+    if isinstance(error, failures.ModelRequestRejectedError) or status.endswith("413"):
+        return errors.PromptError(f"{place} rejects the request{status}")
+    return errors.EndpointError(f"{place} answers{status}" if status else f"{place} {_NO_ANSWER}")

@@ -81,7 +81,7 @@ class TestAnswers:
         body = server.requests[0].body
         assert server.prompts() == [
             "system: Be brief.\n\nCore memory: none.\nuser: Where is the cat?\n"
-            "assistant: Let me look.\ntool: mat\nuser: Well?"
+            "assistant: Let me look.\ntool: mat\nassistant: (No answer was given.)\nuser: Well?"
         ]
         assert body["messages"][2]["tool_calls"][0]["function"] == {"name": "search", "arguments": '{"query":"кот"}'}
         assert body["messages"][3]["tool_call_id"] == "call_7"
@@ -108,6 +108,23 @@ class TestAnswers:
         open_at(server.url).complete([*ASKED, said, *ASKED])
         roles = [[message["role"] for message in request.body["messages"]] for request in server.requests]
         assert roles == [["system", "user", "assistant", "user"], ["user", "assistant", "user"]]
+
+    def test_words_stand_between_any_two_questions(self, server: ChatServer, open_at: Opening) -> None:
+        """The templates of Mistral and Gemma refuse two in a row, which a turn that failed or was stopped leaves."""
+        server.script(Says("Yes."))
+        called = ChatMessage(Role.ASSISTANT, "", (ToolCall("c1", "search"),))
+        found = ChatMessage(Role.TOOL, "Nothing.", call_id="c1", tool_name="search")
+        brief = ChatMessage(Role.SYSTEM, "Be brief.")
+        open_at(server.url).complete([brief, *ASKED, *ASKED, called, found, ChatMessage(Role.USER, "And now?")])
+        said = [(message["role"], message["content"]) for message in server.requests[0].body["messages"]]
+        assert said == [
+            ("system", "Be brief."),
+            ("user", "Where is the cat?\n\nWhere is the cat?"),
+            ("assistant", None),
+            ("tool", "Nothing."),
+            ("assistant", "(No answer was given.)"),
+            ("user", "And now?"),
+        ]
 
     def test_a_tool_call_comes_with_its_arguments(self, server: ChatServer, open_at: Opening) -> None:
         server.script(Says(calls=(ScriptedCall("search", {"query": "cat"}, "c1"), ScriptedCall("search", {}, "c2"))))
@@ -197,6 +214,22 @@ class TestStreams:
         assert [next(stream), next(stream)] == ["a", " b"]
         stream.close()  # type: ignore[attr-defined]
 
+    def test_tokens_that_are_counted_anew_with_each_piece_are_booked_once(
+        self, server: ChatServer, open_at: Opening
+    ) -> None:
+        """As Gemini's compatible endpoint, xAI and Perplexity do."""
+        pieces = []
+        for number, word in enumerate(("On", " the", " mat."), start=1):
+            usage = {"prompt_tokens": 10, "completion_tokens": number, "total_tokens": 10 + number}
+            choice = {"index": 0, "delta": {"content": word}, "finish_reason": "stop" if number == 3 else None}
+            chunk = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
+            pieces.append(b"data: " + json.dumps({**chunk, "usage": usage}).encode() + b"\n\n")
+        server.script(Reply(pieces=(*pieces, b"data: [DONE]\n\n")))
+        *_, last = open_at(server.url).stream(ASKED)
+        assert isinstance(last, ChatAnswer)
+        assert (last.text, last.usage) == ("On the mat.", TokenUsage(10, 3))
+        assert server.requests[0].body["stream_options"] == {"include_usage": True}
+
     def test_tool_calls_are_put_together(self, server: ChatServer, open_at: Opening) -> None:
         server.script(Says("Let me look.", calls=(ScriptedCall("search", {"query": "cat"}, "c1"),)))
         *_, last = open_at(server.url).stream(ASKED, tools=[SEARCH])
@@ -256,6 +289,8 @@ class TestFailures:
             (404, "No endpoints found that support tool use.", "takes no tools"),
             (400, "the request exceeds the available context size.", r"less, or lower context\.default_budget_tokens"),
             (400, "This model's maximum context length is 4096 tokens.", r"context\.default_budget_tokens"),
+            (400, "litellm: prompt is too long: 210000 tokens > 200000 maximum", r"context\.default_budget_tokens"),
+            (400, "The input token count (1200000) exceeds the maximum.", r"context\.default_budget_tokens"),
         ],
     )
     def test_what_a_small_server_cannot_take_is_said_with_what_to_change(
@@ -265,6 +300,22 @@ class TestFailures:
         with pytest.raises(PromptError, match=fix) as caught:
             open_at(server.url).complete(ASKED)
         assert said not in str(caught.value)
+
+    @pytest.mark.parametrize(
+        ("said", "fix"),
+        [
+            ("API key not valid. Please pass a valid API key.", r"API key with status 400: set llm\.api_key"),
+            ("Incorrect API key provided: xa***.", r"API key with status 400: set llm\.api_key"),
+            ("You have reached your specified API usage limits.", "no credit left"),
+        ],
+    )
+    def test_a_key_or_an_account_that_is_at_fault_is_no_fault_of_the_prompt(
+        self, server: ChatServer, open_at: Opening, said: str, fix: str
+    ) -> None:
+        """Gemini's compatible endpoint, xAI and Anthropic say so with the status of a bad request."""
+        server.script(Reply(400, json.dumps({"error": {"message": said, "code": 400}}).encode()))
+        with pytest.raises(CredentialError, match=fix):
+            open_at(server.url).complete(ASKED)
 
     def test_nothing_is_tried_twice(self, server: ChatServer, open_at: Opening) -> None:
         server.script(Reply(status=503), Reply(hang_up=True), Says("well again"))
@@ -331,6 +382,9 @@ class TestFailures:
             model.complete(ASKED)
         assert len(server.requests) == 1
         assert any(KEY in value for value in server.requests[0].headers.values())
+        with pytest.raises(UnknownModelError):
+            list(model.stream(ASKED))
+        assert "stream_options" not in server.requests[1].body
         url = server.url.removesuffix("/v1")
         server.stop()
         with pytest.raises(EndpointError, match="cannot be reached"):
