@@ -44,8 +44,8 @@ def harken(cli: CommandLine, server: ChatServer) -> CommandLine:
     return replace(cli, settings={**cli.settings, **model})
 
 
-def chat(cli: CommandLine, *lines: str) -> Outcome:
-    return cli("chat", stdin="".join(f"{line}\n" for line in lines))
+def chat(cli: CommandLine, *lines: str, code: int = 0) -> Outcome:
+    return cli("chat", stdin="".join(f"{line}\n" for line in lines), code=code)
 
 
 @pytest.fixture(scope="module")
@@ -170,7 +170,7 @@ class TestCommands:
             failed = chat(cli, line, "/core list")
             assert said in failed.err
             assert failed.out == "Nothing is kept. Keep something: /core set user KEY VALUE\n"
-        refused = chat(cli, "/search kitchen tap | /forget", "y")
+        refused = chat(cli, "/search kitchen tap | /forget", "y", code=1)
         assert "To do it all the same, add --yes." in refused.err
         chat(cli, "/search kitchen tap | /forget --yes 2")
         assert [hit["id"] for hit in cli.search("kitchen tap")] == [first]
@@ -295,7 +295,7 @@ class TestTalking:
         self, harken: CommandLine, server: ChatServer
     ) -> None:
         server.script(*[Says(refusal="No.")], Says("Yes."))
-        outcome = chat(harken, "first?", "second?")
+        outcome = chat(harken, "first?", "second?", code=1)
         assert "The answer failed: " in outcome.err
         assert outcome.out.endswith("Yes.\n")
         assert "answers with status 500" in harken.fails("chat", "third?")
@@ -318,7 +318,7 @@ class TestTalking:
         assert (told.out, told.err.count("cut off by the endpoint")) == ("One, two\n", 1)
 
     def test_without_a_model_it_says_how_to_get_one_and_serves_the_commands(self, cli: CommandLine) -> None:
-        outcome = chat(cli, "hello", "/core set user name Ada")
+        outcome = chat(cli, "hello", "/core set user name Ada", code=1)
         assert "No language model is configured" in outcome.err
         for way in ("openai:gpt-5-mini", "OPENAI_API_KEY", "pip install 'harken[llm]'"):
             assert way in outcome.err

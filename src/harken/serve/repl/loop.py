@@ -60,6 +60,7 @@ class Repl:
         view: makes what shows the next answer.
         is_terminal: whether a person looks on, who is told more.
         told_halts: why work in the background stands still, as far as the person was told.
+        has_failed: whether anything that was said has got no answer.
     """
 
     session: CommandSession
@@ -69,6 +70,7 @@ class Repl:
     view: Callable[[], PlainAnswer | TerminalAnswer]
     is_terminal: bool
     told_halts: set[str] = field(default_factory=set)
+    has_failed: bool = False
 
     def run(self, reader: Reader) -> None:
         """Take line after line; an error of any kind is one line, and the chat goes on.
@@ -113,6 +115,7 @@ class Repl:
         except BrokenPipeError:
             raise
         except Exception as error:  # noqa: BLE001 - the serve boundary: the chat outlives whatever an answer raises
+            self.has_failed = True
             self.session.note(line_of(error))
         return True
 
@@ -242,6 +245,9 @@ def _talk_on(repl: Repl, reader: Reader, is_terminal: bool, is_resumed: bool) ->
         if is_resumed:
             _show_last(session, harken, repl.talk.conversation_uid)
     repl.run(reader)
+    if repl.has_failed and not is_terminal:
+        # Who writes lines into it looks at how it ends.
+        raise click.exceptions.Exit(1)
     if is_terminal and harken.chats.newest(repl.talk.conversation_uid).segment_uid is not None:
         _dim(session, f"Go on with: harken chat --conversation {repl.talk.conversation_uid}")
 
