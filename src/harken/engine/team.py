@@ -163,13 +163,13 @@ class Team(Members):
         with suppress(RuntimeError):
             self._behind.submit(note)
 
-    def speaker_of(self, email: str, team: str | None = None) -> Speaker:
+    def speaker_of(self, email: str) -> Speaker:
         """Who has logged in with an address that a provider has vouched for.
 
         Raises:
             KeyRefusedError: no principal of the team has that address.
         """
-        with self._control.reading(team or self.name) as tx:
+        with self._control.reading(self.name) as tx:
             principal = people.principal_of_email(tx, email.strip().lower())
             if principal is None:
                 raise KeyRefusedError

@@ -15,7 +15,7 @@ from harken.engine.engine import Harken
 from harken.engine.maintenance import Maintenance, StoreStatus
 from harken.errors import NotFoundError
 from harken.log import Log
-from harken.model.conversations import Message, Tombstone, least_trusted
+from harken.model.conversations import Tombstone, least_trusted
 from harken.model.experiences import EXPERIENCE, Experience
 from harken.model.lookups import ConversationFilter, ListedConversation, Page, Rule, RuleState, Surroundings
 from harken.model.provenance import Provenance
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 _Found = TypeVar("_Found")
 _Talk = TypeVar("_Talk", Surroundings, Page)
+_Kept = TypeVar("_Kept", Memory, Experience)
 _AT_ONCE = 500
 _log = Log(__name__)
 
@@ -106,12 +107,16 @@ class Reach:
         return self.whose([(space, uids)])[0]
 
 
-def _once(found: Iterable[tuple[str, _Found]], same: Callable[[_Found], object]) -> list[tuple[str, _Found]]:
-    """Each thing once, as the first space has it: others have copies."""
-    seen: dict[object, tuple[str, _Found]] = {}
-    for space, item in found:
-        seen.setdefault(same(item), (space, item))
-    return list(seen.values())
+def _page(
+    answers: Iterable[tuple[str, Sequence[_Kept]]], same: Callable[[_Kept], object], limit: int, offset: int
+) -> list[tuple[str, _Kept]]:
+    """A page of what spaces list, newest first, each thing once, as the first space has it: others have copies."""
+    seen: dict[object, tuple[str, _Kept]] = {}
+    for space, some in answers:
+        for one in some:
+            seen.setdefault(same(one), (space, one))
+    newest = sorted(seen.values(), key=lambda each: each[1].created_at, reverse=True)
+    return newest[max(0, offset) :][:limit]
 
 
 def _newest(limit: int, offset: int, **wanted: Any) -> Callable[[Callable[..., Sequence[_Found]]], list[_Found]]:
@@ -132,13 +137,10 @@ def _newest(limit: int, offset: int, **wanted: Any) -> Callable[[Callable[..., S
 def told_surroundings(reach: Reach, space: str, found: _Talk) -> _Talk:
     """Messages and their conversation, with whose they are."""
     origin = reach.origin(space, found.conversation.uid)
-    messages = _told_messages(reach, space, found.messages)
+    whose = reach.whose([(space, (each.uid, each.conversation_uid)) for each in found.messages])
+    said = zip(found.messages, whose, strict=True)
+    messages = tuple(replace(each, trust=trust_here(each.trust, by)) for each, by in said)
     return replace(found, conversation=replace(found.conversation, origin=origin), messages=messages)
-
-
-def _told_messages(reach: Reach, space: str, messages: Sequence[Message]) -> tuple[Message, ...]:
-    origins = reach.whose([(space, (each.uid, each.conversation_uid)) for each in messages])
-    return tuple(replace(each, trust=trust_here(each.trust, by)) for each, by in zip(messages, origins, strict=True))
 
 
 def _forget_shared(reach: Reach, recorder: Recorder, source: str, uids: Sequence[str]) -> None:
@@ -174,11 +176,7 @@ class TeamMemories(Memories):
         wanted: dict[str, Any] = {"tags": tuple(tags), "project": project, "superseded": superseded}
         newest = _newest(limit, offset, category=category, **wanted)
         answers = self.reach.every(lambda: newest(partial(Memories.list, self)), lambda it: newest(it.memories.list))
-        found = _once(
-            ((space, one) for space, some in answers for one in some), lambda one: (one.created_at, one.content)
-        )
-        found.sort(key=lambda each: each[1].created_at, reverse=True)
-        return [*self._told(found[max(0, offset) :][:limit])]
+        return [*self._told(_page(answers, lambda one: (one.created_at, one.content), limit, offset))]
 
     def search(self, query: str, **options: Any) -> Sequence[FoundMemory]:
         """See `Memories.search`."""
@@ -239,10 +237,7 @@ class TeamExperiences(Experiences):
         answers = self.reach.every(
             lambda: newest(partial(Experiences.list, self)), lambda there: newest(there.experiences.list)
         )
-        every = ((space, one) for space, some in answers for one in some)
-        found = _once(every, lambda one: (one.created_at, one.goal, one.hypothesis))
-        found.sort(key=lambda each: each[1].created_at, reverse=True)
-        return self._told(found[max(0, offset) :][:limit])
+        return self._told(_page(answers, lambda one: (one.created_at, one.goal, one.hypothesis), limit, offset))
 
     def _told(self, found: Sequence[tuple[str, Experience]]) -> Sequence[Experience]:
         """Experiences, each with its agent; of another person's, with where it stands as well."""

@@ -215,23 +215,11 @@ class TeamMemory(Harken):
         rights: Any = {"changing": self.seat.require_own, "written": self.seat.note, "others": self.seat.others}
         return Recorder(*ports, wake=base.wake, now=base.now, **rights)
 
-    @lazy_part
-    def spaces(self) -> Spaces:
-        """The embedding models of the space."""
-        return self._base.spaces
-
-    @lazy_part
-    def background(self) -> Background:
-        """The workers of the space."""
-        return self._base.background
-
-    @lazy_part
-    def _redactor(self) -> Redactor:
-        return self._base._redactor
-
-    @lazy_part
-    def _language_model(self) -> LanguageModel:
-        return self._base._language_model
+    # The models and the workers are the space's own, whoever speaks.
+    spaces: lazy_part[Spaces] = lazy_part(lambda memory: memory._base.spaces)
+    background: lazy_part[Background] = lazy_part(lambda memory: memory._base.background)
+    _redactor: lazy_part[Redactor] = lazy_part(lambda memory: memory._base._redactor)
+    _language_model: lazy_part[LanguageModel] = lazy_part(lambda memory: memory._base._language_model)
 
     @lazy_part
     def _searcher(self) -> Searcher:

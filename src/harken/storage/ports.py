@@ -24,13 +24,12 @@ from sqlalchemy import (
     bindparam,
     delete,
     func,
-    insert,
     select,
     update,
 )
 
 from harken.model.conversations import DERIVED_SOURCES, KEPT_FOLDERS
-from harken.storage.statements import row_reader
+from harken.storage.statements import insertion, row_reader
 
 if TYPE_CHECKING:
     import numpy as np
@@ -342,7 +341,7 @@ class Transaction:
     def insert(self, table: Table, rows: Iterable[Mapping[str, Any]]) -> None:
         """Insert rows that are complete but for id and tenant; without any, do nothing."""
         if made := [{"tenant": self.tenant, **row} for row in rows]:
-            self.dialect.execute_each(self.connection, _insertion(table), made)
+            self.dialect.execute_each(self.connection, insertion(table), made)
 
     def put(self, table: Table, key: Mapping[str, Any], values: Mapping[str, Any]) -> None:
         """Give the row of a unique key these values, made if it is new."""
@@ -357,11 +356,6 @@ class Transaction:
     def delete(self, table: Table, *conditions: Any) -> int:
         """Delete the tenant's rows that meet the conditions; how many they were."""
         return self.connection.execute(delete(table).where(table.c.tenant == self.tenant, *conditions)).rowcount
-
-
-@cache
-def _insertion(table: Table) -> Insert:
-    return insert(table)
 
 
 class Readable(Protocol):

@@ -9,7 +9,7 @@ from functools import cache
 from operator import itemgetter
 from typing import Any
 
-from sqlalchemy import Boolean, ColumnElement, Connection, Float, Select, Table, insert
+from sqlalchemy import Boolean, ColumnElement, Connection, Float, Insert, Select, Table, insert
 from sqlalchemy.engine import Dialect
 from sqlalchemy.sql.expression import ClauseElement
 from sqlalchemy.types import TypeEngine
@@ -76,10 +76,9 @@ def row_reader(statement: Select[Any], kind: type[Dialect]) -> Callable[[Sequenc
 
 
 @cache
-def insertion(table: Table, names: tuple[str, ...], dialect: Dialect, gives_id: bool = False) -> Statement:
-    """Insert a row of these columns."""
-    statement = insert(table)
-    return compiled(statement.returning(table.c.id) if gives_id else statement, dialect, names)
+def insertion(table: Table) -> Insert:
+    """What inserts into a table, made once."""
+    return insert(table)
 
 
 @dataclass(frozen=True, slots=True)

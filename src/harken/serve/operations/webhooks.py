@@ -5,7 +5,6 @@ Neither MCP nor HTTP offers them: an address that a model may add is a way out f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -93,10 +92,6 @@ def _test(harken: Harken, wanted: IdArguments, _caller: Caller) -> tuple[Webhook
     return webhook, answer.status
 
 
-def _deliveries(harken: Harken, wanted: DeliveriesArguments, _caller: Caller) -> Sequence[Delivery]:
-    return harken.webhooks.deliveries(wanted.id, wanted.state, wanted.limit)
-
-
 OPERATIONS = (
     Operation(
         "webhook add",
@@ -138,7 +133,7 @@ OPERATIONS = (
         "webhook deliveries",
         "List what was, or is to be, sent to webhooks, newest first.",
         DeliveriesArguments,
-        _deliveries,
+        lambda harken, wanted, _caller: harken.webhooks.deliveries(wanted.id, wanted.state, wanted.limit),
         show=show_each(_delivery_line, "Nothing was to be sent."),
     ),
 )

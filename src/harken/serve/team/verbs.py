@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -13,7 +13,7 @@ from typing_extensions import TypedDict
 from harken.model.arguments import OFFSET, Argument
 from harken.model.team import Access, KeyScope, PrincipalKind
 from harken.model.views import format_moment, view_of
-from harken.serve.operations.operation import AnyOperation, Caller, Effect, IdArguments, NoArguments, Operation
+from harken.serve.operations.operation import AnyOperation, Caller, Effect, IdArguments, NoArguments, Operation, paged
 from harken.text.dates import parse_since
 
 if TYPE_CHECKING:
@@ -266,11 +266,6 @@ class AuditAnswer(TypedDict):
     next_before: str | None
 
 
-def _page(name: str, found: Sequence[Mapping[str, Any]], wanted: Any) -> dict[str, Any]:
-    end = wanted.offset + wanted.limit
-    return {name: list(found[wanted.offset : end]), "next_offset": end if len(found) > end else None}
-
-
 def _create_key(member: TeamMember, wanted: NewKeyArguments, _caller: Caller) -> dict[str, Any]:
     expires = datetime.now(UTC) + timedelta(days=wanted.days) if wanted.days else None
     scopes = [KeyScope.of(scope) for scope in wanted.scopes] or None
@@ -317,9 +312,10 @@ OPERATIONS = (
         "spaces",
         "List the spaces that may be read, one's own first.",
         PageArguments,
-        lambda member, wanted, _caller: _page("spaces", member.speaker.view()["spaces"], wanted),
+        lambda member, wanted, _caller: member.speaker.view()["spaces"][wanted.offset :],
         "List spaces",
         SpacesAnswer,
+        paged("spaces", list),
     ),
     _of_team(
         "space_create",
@@ -337,11 +333,10 @@ OPERATIONS = (
         "grants",
         "List who may do what in a space.",
         GrantsArguments,
-        lambda member, wanted, _caller: _page(
-            "grants", [one.view() for one in member.team.grants(member.speaker, wanted.space)], wanted
-        ),
+        lambda member, wanted, _caller: member.team.grants(member.speaker, wanted.space)[wanted.offset :],
         "List grants",
         GrantsAnswer,
+        paged("grants"),
     ),
     _of_team(
         "grant",
@@ -391,11 +386,10 @@ OPERATIONS = (
         "keys",
         "List keys, newest first; never the keys themselves.",
         KeysArguments,
-        lambda member, wanted, _caller: _page(
-            "keys", [one.view() for one in member.team.list_keys(member.speaker, wanted.principal)], wanted
-        ),
+        lambda member, wanted, _caller: member.team.list_keys(member.speaker, wanted.principal)[wanted.offset :],
         "List keys",
         KeysAnswer,
+        paged("keys"),
         scope="keys",
     ),
     _of_team(
@@ -435,11 +429,10 @@ OPERATIONS = (
         "principals",
         "List everybody in the team.",
         PageArguments,
-        lambda member, wanted, _caller: _page(
-            "principals", [one.view() for one in member.team.principals(member.speaker)], wanted
-        ),
+        lambda member, wanted, _caller: member.team.principals(member.speaker)[wanted.offset :],
         "List principals",
         PrincipalsAnswer,
+        paged("principals"),
         scope="admin",
     ),
     _of_team(

@@ -73,7 +73,7 @@ class PageRequest:
     """A request for a page.
 
     Attributes:
-        path: below the prefix, with what stands in its places.
+        places: what stands in the places of its address, by name.
         query: of the address; of several values the last, and none that is empty.
         form: what was sent with it, checked to come from these pages.
         jobs: the work that pages have begun.

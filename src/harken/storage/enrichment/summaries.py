@@ -415,13 +415,11 @@ def _entry_rows(found: StoredSummary, place: Row[Any]) -> list[dict[str, Any]]:
 def _places(tx: Transaction, kind: str, item_uids: Sequence[str]) -> dict[str, Row[Any]]:
     """The places of the entries of summaries, by what is summarized; what is gone is left out."""
     of_it = (conversations.c.id.label("conversation_id"), conversations.c.project_id, conversations.c.label)
-    head: tuple[ColumnElement[Any], ...] = of_it
     item = _ITEMS.get(kind, exchanges)
-    if kind in (EXCHANGE, TOOLS):
-        statement = tx.select(
-            exchanges.c.uid, *head, exchanges.c.segment_id, exchanges.c.id.label("exchange_id")
-        ).select_from(joined(exchanges, conversations))
+    if item is exchanges:
+        place: tuple[ColumnElement[Any], ...] = (exchanges.c.segment_id, exchanges.c.id.label("exchange_id"))
+        statement = tx.select(exchanges.c.uid, *of_it, *place).select_from(joined(exchanges, conversations))
     else:
-        nowhere = (null().label("segment_id"), null().label("exchange_id"))
-        statement = tx.select(conversations.c.uid, *head, *nowhere)
+        place = (null().label("segment_id"), null().label("exchange_id"))
+        statement = tx.select(conversations.c.uid, *of_it, *place)
     return {row.uid: row for row in rows_in(tx, statement, item.c.uid, item_uids)}

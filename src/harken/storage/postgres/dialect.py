@@ -116,8 +116,8 @@ class PostgresDialect:
             return ()
         with driver_of(connection) as driver:
             ids = driver.new_ids(table.name, len(rows))
-            made = insertion(table, ("id", *rows[0]), _COMPILER)
-            driver.later(made.text, [made.bound({"id": key, **row}) for key, row in zip(ids, rows, strict=True)])
+        named = [{"id": key, **row} for key, row in zip(ids, rows, strict=True)]
+        self.execute_each(connection, insertion(table), named)
         return ids
 
     def foresee(self, connection: Connection, *questions: Question) -> None:

@@ -48,11 +48,6 @@ class Sent:
     columns: int = 0
     rows: Sequence[Row] | None = None
 
-    @property
-    def is_answered(self) -> bool:
-        """Whether a statement that gives rows was sent, and has given them."""
-        return self.cursor.description is not None
-
     def send(self) -> None:
         """Send it, inside of a pipeline."""
         if isinstance(self.values, Sequence):
@@ -160,7 +155,7 @@ class PipelinedConnection(psycopg.Connection[Row]):
         return [row[1] for row in self.execute(*reservation((table,) * count)).fetchall()]
 
     def _answer(self, sent: Sent) -> Sequence[Row]:
-        if sent.rows is None and not sent.is_answered:
+        if sent.rows is None and sent.cursor.description is None:
             self.send()
         if sent.rows is None:
             sent.rows = sent.cursor.fetchall()

@@ -14,7 +14,7 @@ from harken.storage.enrichment.summaries import CONVERSATION
 from harken.storage.overview import read_titles
 from harken.storage.ports import StoredSpace, Transaction, rows_by, rows_in
 from harken.storage.projects import project_row
-from harken.storage.tables import conversations, entries, joined, messages, projects, refers, summaries
+from harken.storage.tables import conversations, entries, joined, messages, summaries
 from harken.storage.vectors import Float32, read_vectors
 
 # What is said first tells what a talk is about; more of it costs more and says the same.
@@ -29,26 +29,21 @@ class TopicTalk:
     row: int
     uid: str
     at: datetime
-    project: str | None
     text: str
 
 
 def list_talks(tx: Transaction, with_texts: bool = True) -> list[TopicTalk]:
     """Every conversation of a person, oldest first: no subagent's, no scheduled task's."""
     columns = (conversations.c.id, conversations.c.uid, conversations.c.created_at, conversations.c.title)
-    found = (
-        tx.select(*columns, projects.c.key)
-        .select_from(conversations.outerjoin(projects, refers(conversations.c.project_id, projects)))
-        .where(conversations.c.parent_uid.is_(None), conversations.c.channel != TASK_CHANNEL)
-        .order_by(conversations.c.created_at, conversations.c.id)
-    )
+    of_people = conversations.c.parent_uid.is_(None), conversations.c.channel != TASK_CHANNEL
+    found = tx.select(*columns).where(*of_people).order_by(conversations.c.created_at, conversations.c.id)
     rows = tx.connection.execute(found).all()
     said: dict[int, list[str]] = {}
     turns = _first_turns(tx, func.substr(entries.c.text, 1, _CHARS).label("text"))
     for row in tx.connection.execute(turns) if with_texts else ():
         said.setdefault(row.conversation_id, []).append(row.text)
     return [
-        TopicTalk(row.id, row.uid, row.created_at, row.key, "\n".join([row.title, *said.get(row.id, ())])[: 2 * _CHARS])
+        TopicTalk(row.id, row.uid, row.created_at, "\n".join([row.title, *said.get(row.id, ())])[: 2 * _CHARS])
         for row in rows
     ]
 

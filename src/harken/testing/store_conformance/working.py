@@ -27,8 +27,8 @@ TODAY, TOMORROW = "2026-05-08", "2026-05-09"
 ESTIMATE = Decimal("0.004")
 
 
-def _book(store: Store, uid: str, item: str = "e1", kind: str = "exchange", days: int = 0) -> None:
-    call = ModelCall(uid, kind, item, "openai:gpt-5-mini", NOON + timedelta(days=days), ESTIMATE)
+def _book(store: Store, uid: str, kind: str = "exchange", days: int = 0) -> None:
+    call = ModelCall(uid, kind, "e1", "openai:gpt-5-mini", NOON + timedelta(days=days), ESTIMATE)
     write(store, spend.book_call, call)
 
 
