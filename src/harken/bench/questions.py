@@ -14,14 +14,14 @@ import numpy as np
 
 from harken.model.conversations import Entry, Role
 from harken.providers.summarizer import EXTRACTIVE
-from harken.search.query import is_bare_question, is_small_talk, parse_query, share_held, small_talk
+from harken.search.query import is_bare_question, is_small_talk, parse_query, share_held
 from harken.storage.enrichment.summaries import EXCHANGE, read_summaries
 from harken.storage.entries import load_entries
 from harken.storage.past import PlacedTurn, list_turns
 from harken.storage.ports import MESSAGE_SOURCE, NearestIndex, RowScope, StoredSpace, Transaction, batches
 from harken.storage.tables import to_microseconds
 from harken.storage.vectors import answering_space, read_vectors
-from harken.text.words import STOP_WORDS, content_terms, split_sentences, word_lists
+from harken.text.words import content_terms, passing_words, split_sentences, word_lists
 
 ASKED_AGAIN, ANSWERED, KNOWN, RETOLD = "asked again", "answered", "known item", "retold"
 QUOTED, SAVED = "quoted", "saved"
@@ -345,11 +345,10 @@ def _counted(groups: Iterable[frozenset[int]]) -> dict[int, int]:
 
 def telling_terms(text: str) -> list[str]:
     """The words of a text that say what it is about, each once."""
-    known = small_talk() | STOP_WORDS
     return [
         term
         for term in dict.fromkeys(content_terms(text))
-        if (len(term) > 2 or not term.isascii()) and term not in known
+        if (len(term) > 2 or not term.isascii()) and term not in passing_words()
     ]
 
 

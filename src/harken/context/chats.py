@@ -11,7 +11,7 @@ from pathlib import Path
 from harken.config.settings import Settings
 from harken.context.builder import ContextBuilder, ContextSession
 from harken.context.layers import ChatContext, ContextMessage, LayerName, Pending
-from harken.context.past import SAVED, foresee_saved, known_quotes, latest_quotes, saved_quotes
+from harken.context.past import SAVED, SavedQuotes, foresee_saved, latest_quotes
 from harken.context.render import ASKED, Quote, recall_quotes
 from harken.context.rules import RULE_SAID, rule_quotes
 from harken.context.task_history import last_runs
@@ -46,8 +46,8 @@ from harken.storage.projects import ProjectScope, projects_question
 from harken.storage.records.rules import rules_question
 from harken.storage.state import INJECTIONS, core_facts, given_question, given_to, note_given, note_recall
 
-# Messages; until then auto-RAG alone brings them back.
 _RECALLED = (LayerName.RULES, LayerName.PAST, LayerName.KNOWN, LayerName.AUTO_RAG, LayerName.ELSEWHERE)
+# Messages; until then auto-RAG alone brings them back.
 _WORTH_A_CALL = 10
 # Whatever is asked, the model has to be loaded for it.
 _ANY_QUESTION = "what did we decide about the garden before"
@@ -196,7 +196,7 @@ class Chats:
         with self._sessions.open() as searches:
             searches.vector(query)
             rule_quotes(searches, query, config)
-            saved_quotes(self._searcher, query, searches)
+            SavedQuotes(self._searcher, query).near(searches)
             PastConversations(self._sessions, lambda: config).search(query.text, session=searches)
 
     def quotes_about(
@@ -217,7 +217,7 @@ class Chats:
             past = self._past.search(prompt, conversation_uid, searches, log_later=True)
             saved: list[Quote] = []
             if query.text and not is_small_talk(query):
-                saved = saved_quotes(self._searcher, query, searches, self._settings().rag.without_tags)
+                saved = SavedQuotes(self._searcher, query, self._settings().rag.without_tags).near(searches)
             quotes = [*self._rules(searches, query, conversation_uid), *saved, *recall_quotes(past, self._now())]
         fresh = (quote for quote in quotes if quote.uid not in given)
         return sorted(fresh, key=lambda quote: (quote.source != ASKED, bool(quote.project)))
@@ -278,7 +278,7 @@ class Chats:
             least = searches.config.relevance_threshold if config.min_similarity is None else config.min_similarity
             with attempted("saved", failures, "What was saved or indexed was not searched: {error}."):
                 said = [message.text for message in builder.tail]
-                quotes = known_quotes(self._searcher, query, searches, least, said, config.without_tags)
+                quotes = SavedQuotes(self._searcher, query, config.without_tags).known(searches, least, said)
         return quotes, " ".join(failures)
 
     def latest(self, directory: str, conversation_uid: str) -> list[Quote]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from harken.context.compose import marked, on_one_scale
@@ -19,8 +19,8 @@ from harken.model.conversations import (
     least_trusted,
 )
 from harken.model.lookups import PastConversation
-from harken.search.asked import objected_hits
-from harken.search.candidates import other_project
+from harken.search.asked import objected
+from harken.search.candidates import RATED, other_project
 from harken.search.past import PastRecall
 from harken.search.query import Query, QueryVector
 from harken.search.relevance import Gate, RareWords
@@ -49,60 +49,92 @@ _KNOWN_TOKENS = 300
 _PASSAGE_LEEWAY = 0.2
 
 
-def known_quotes(
-    searcher: Searcher,
-    query: Query,
-    searches: SearchSession,
-    least: float | None,
-    said: Sequence[str],
-    without_tags: Sequence[str] = (),
-) -> list[Quote]:
-    """What was saved or indexed and answers a question, best first, as assembled contexts show it; not what was `said`.
+@dataclass(frozen=True, slots=True)
+class SavedQuotes:
+    """Quotes what was saved or indexed about a question.
 
-    Each is near enough by meaning, at `least` that near where something is set, or nearly so, or without a vector, and
-    then has enough of the question's rare words.
+    Attributes:
+        without_tags: what has any of these is left out.
     """
-    return _of_all(searches, lambda there: _known(searcher, query, there, least, said, without_tags))
 
+    searcher: Searcher
+    query: Query
+    without_tags: Sequence[str] = ()
 
-def _known(
-    searcher: Searcher,
-    query: Query,
-    searches: SearchSession,
-    least: float | None,
-    said: Sequence[str],
-    without_tags: Sequence[str],
-) -> list[tuple[Hit, Quote]]:
-    with searches.view.reading() as tx:
-        scope = SearchScope(sources=present_sources(tx, (*SAVED.sources, *DERIVED_SOURCES)))
-    if not scope.sources:
-        # Another search would cost the person who waits as much as that of past conversations.
-        return []
-    found = searcher.here(query.text, scope, MOST_SAVED, "hybrid", None, searches)
-    asked = searches.vector(query, known_scripts_only=True) if found.threshold is not None else ""
-    if not isinstance(asked, str) and asked.is_talk and not asked.is_english:
-        return []
-    own = Gate.of(None if isinstance(asked, str) else asked, least, searches.config)
-    quotes: list[tuple[Hit, Quote]] = []
-    with searches.view.reading() as tx:
-        rare = RareWords.read(tx, query, searches.projects.inside(row_scope(tx, scope)))
-        wrong = objected_hits(tx, query, found.hits, searches.view.nearest, None if isinstance(asked, str) else asked)
-        if without_tags:
-            wrong |= having_any(tx, [hit.entry.id for hit in found.hits], without_tags)
-        stale = _unconfirmed(tx, found.hits, searches.now)
-        for hit in found.hits:
-            if hit.entry.id in wrong or any(hit.entry.text in text for text in said):
-                continue
-            entry, is_untrusted = hit.entry, hit.entry.trust.is_untrusted
-            gate = replace(own, leeway=_PASSAGE_LEEWAY) if own.leeway and entry.source == "document" else own
-            admitted = gate.admits(hit.similarity, is_untrusted, hit.keyword_rank is not None)
-            if admitted is None:
-                is_near = hit.similarity is not None and gate.threshold is not None
-                admitted = rare.admit(entry.id, is_near, is_untrusted)
-            if admitted and (item := item_of(tx, hit)):
-                text = tokens.clip_middle(stale.get(entry.ref_uid, "") + item.content, _KNOWN_TOKENS)
-                quotes.append((hit, _quote(hit, text, gate.threshold)))
-    return quotes[:_SAVED_SHOWN]
+    def known(self, searches: SearchSession, least: float | None, said: Sequence[str]) -> list[Quote]:
+        """What was saved or indexed and answers it, best first, as assembled contexts show it; not what was `said`.
+
+        Each is near enough by meaning, at `least` that near where something is set, or nearly so, or without a vector,
+        and then has enough of the question's rare words.
+        """
+        return _of_all(searches, lambda there: self._known(there, least, said))
+
+    def near(self, searches: SearchSession) -> list[Quote]:
+        """What was saved and is as near as it takes, best first; an experience once, whatever of it is near."""
+        return _of_all(searches, self._near, lambda tx, there: foresee_saved(tx, there, self.query))
+
+    def _known(self, searches: SearchSession, least: float | None, said: Sequence[str]) -> list[tuple[Hit, Quote]]:
+        with searches.view.reading() as tx:
+            scope = SearchScope(sources=present_sources(tx, (*SAVED.sources, *DERIVED_SOURCES)))
+        if not scope.sources:
+            # Another search would cost the person who waits as much as that of past conversations.
+            return []
+        found = self.searcher.here(self.query.text, scope, MOST_SAVED, "hybrid", None, searches)
+        answer = searches.vector(self.query, known_scripts_only=True) if found.threshold is not None else ""
+        asked = None if isinstance(answer, str) else answer
+        if asked is not None and asked.is_talk and not asked.is_english:
+            return []
+        own = Gate.of(asked, least, searches.config)
+        quotes: list[tuple[Hit, Quote]] = []
+        with searches.view.reading() as tx:
+            rare = RareWords.read(tx, self.query, searches.projects.inside(row_scope(tx, scope)))
+            barred, stale = self._barred(tx, searches, found.hits, asked), _unconfirmed(tx, found.hits, searches.now)
+            for hit in found.hits:
+                if hit.entry.id in barred or any(hit.entry.text in text for text in said):
+                    continue
+                entry, is_untrusted = hit.entry, hit.entry.trust.is_untrusted
+                gate = replace(own, leeway=_PASSAGE_LEEWAY) if own.leeway and entry.source == "document" else own
+                admitted = gate.admits(hit.similarity, is_untrusted, hit.keyword_rank is not None)
+                if admitted is None:
+                    is_near = hit.similarity is not None and gate.threshold is not None
+                    admitted = rare.admit(entry.id, is_near, is_untrusted)
+                if admitted and (item := item_of(tx, hit)):
+                    text = tokens.clip_middle(stale.get(entry.ref_uid, "") + item.content, _KNOWN_TOKENS)
+                    quotes.append((hit, _quote(hit, text, gate.threshold)))
+        return quotes[:_SAVED_SHOWN]
+
+    def _near(self, searches: SearchSession) -> list[tuple[Hit, Quote]]:
+        with searches.view.reading() as tx:
+            if not present_sources(tx, SAVED.sources):
+                # Another search would cost the person who waits as much as that of past conversations.
+                return []
+        asked: QueryVector | str = ""
+        with attempted("vectors", []):
+            asked = searches.vector(searched_for(self.query))
+        if isinstance(asked, str) or not _is_any_near(searches, asked):
+            return []
+        found = self.searcher.here(self.query.text, SAVED, MOST_SAVED, "hybrid", None, searches)
+        gate = Gate(found.threshold, searches.config.untrusted_margin)
+        # By meaning alone: one shared word is no reason to tell of something that nobody asked for.
+        near = [hit for hit in found.hits if gate.admits(hit.similarity, hit.entry.trust.is_untrusted)]
+        with searches.view.reading() as tx:
+            barred, stale = self._barred(tx, searches, near, asked), _unconfirmed(tx, near, searches.now)
+        once = {
+            hit.entry.ref_uid: (hit, _quote(hit, stale.get(hit.entry.ref_uid, "") + hit.entry.text, found.threshold))
+            for hit in reversed(near)
+            if hit.entry.id not in barred
+        }
+        return list(reversed(once.values()))[:_SAVED_SHOWN]
+
+    def _barred(
+        self, tx: Transaction, searches: SearchSession, hits: Sequence[Hit], asked: QueryVector | None
+    ) -> set[int]:
+        """The entries of what was called wrong for such a question, or has a tag that is left out."""
+        judged = [hit.entry.id for hit in hits if any(reason.name == RATED for reason in hit.reasons)]
+        barred = objected(tx, self.query, judged, searches.view.nearest, asked)
+        if self.without_tags:
+            barred |= having_any(tx, [hit.entry.id for hit in hits], self.without_tags)
+        return barred
 
 
 def _of_all(
@@ -127,51 +159,10 @@ def _of_all(
     ]
 
 
-def saved_quotes(
-    searcher: Searcher, query: Query, searches: SearchSession, without_tags: Sequence[str] = ()
-) -> list[Quote]:
-    """What was saved and is as near to a prompt as it takes, best first; an experience once, whatever of it is near."""
-    return _of_all(
-        searches,
-        lambda there: _saved(searcher, query, there, without_tags),
-        lambda tx, there: foresee_saved(tx, there, query),
-    )
-
-
 def foresee_saved(tx: Transaction, searches: SearchSession, query: Query) -> None:
-    """Have a server asked for what `saved_quotes` is likely to ask."""
+    """Have a server asked for what `SavedQuotes.near` is likely to ask."""
     tx.dialect.foresee(tx.connection, sources_question(tx, SAVED.sources))
     foresee_search(tx, searches, query.text, SAVED, MOST_SAVED)
-
-
-def _saved(
-    searcher: Searcher, query: Query, searches: SearchSession, without_tags: Sequence[str]
-) -> list[tuple[Hit, Quote]]:
-    with searches.view.reading() as tx:
-        if not present_sources(tx, SAVED.sources):
-            # Another search would cost the person who waits as much as that of past conversations.
-            return []
-    asked: QueryVector | str = ""
-    with attempted("vectors", []):
-        asked = searches.vector(searched_for(query))
-    if isinstance(asked, str) or not _is_any_near(searches, asked):
-        return []
-    found = searcher.here(query.text, SAVED, MOST_SAVED, "hybrid", None, searches)
-    gate = Gate(found.threshold, searches.config.untrusted_margin)
-    # By meaning alone: one shared word is no reason to tell of something that nobody asked for.
-    near = [hit for hit in found.hits if gate.admits(hit.similarity, hit.entry.trust.is_untrusted)]
-    with searches.view.reading() as tx:
-        wrong = objected_hits(tx, query, near, searches.view.nearest, asked)
-        if without_tags:
-            wrong |= having_any(tx, [hit.entry.id for hit in near], without_tags)
-        stale = _unconfirmed(tx, near, searches.now)
-    kept = [hit for hit in reversed(near) if hit.entry.id not in wrong]
-    once = {
-        uid: (hit, _quote(hit, f"{stale.get(uid, '')}{hit.entry.text}", found.threshold))
-        for hit in kept
-        for uid in [hit.entry.ref_uid]
-    }
-    return list(reversed(once.values()))[:_SAVED_SHOWN]
 
 
 def _is_any_near(searches: SearchSession, asked: QueryVector) -> bool:

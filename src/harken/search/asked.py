@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from itertools import islice
 from typing import Any
 
-from harken.model.conversations import TASK_UID, Hit, MessageType, Role, Trust, least_trusted
-from harken.search.candidates import RATED
+from harken.model.conversations import TASK_UID, MessageType, Role, Trust, least_trusted
 from harken.search.query import Query, distinctive_terms, is_bare_question, parse_query, share_held
 from harken.search.session import QueryVector
 from harken.storage.conversations import messages_of_exchange
@@ -109,26 +108,12 @@ def _agree(one: Collection[str], other: Collection[str]) -> bool:
 
 
 def objected(
-    tx: Transaction, query: Query, facts: Mapping[int, EntryFacts], index: NearestIndex, asked: QueryVector | None
+    tx: Transaction, query: Query, judged: Sequence[int], index: NearestIndex, asked: QueryVector | None
 ) -> set[int]:
-    """Those candidates that somebody has called wrong in answer to such a question: they do not come by themselves.
+    """Those judged entries that somebody has called wrong in answer to such a question: they do not come by themselves.
 
-    Costs nothing where no candidate was judged.
+    Costs nothing where none was judged.
     """
-    return _objected(tx, query, [entry_id for entry_id, each in facts.items() if each.rated != 1.0], index, asked)
-
-
-def objected_hits(
-    tx: Transaction, query: Query, hits: Iterable[Hit], index: NearestIndex, asked: QueryVector | None
-) -> set[int]:
-    """The entries of those hits."""
-    judged = [hit.entry.id for hit in hits if any(reason.name == RATED for reason in hit.reasons)]
-    return _objected(tx, query, judged, index, asked)
-
-
-def _objected(
-    tx: Transaction, query: Query, judged: list[int], index: NearestIndex, asked: QueryVector | None
-) -> set[int]:
     found = objections(tx, judged) if judged else []
     asking = [each.question_entry for each in found if each.question_entry is not None]
     near = asked.compare(tx, index, RowScope(), 0, asking)[1] if asked is not None and asking else {}

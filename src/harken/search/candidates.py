@@ -182,6 +182,11 @@ class Candidates:
         self.facts |= read
         self.untrusted |= {entry_id for entry_id, each in read.items() if each.trust in UNTRUSTED}
 
+    @property
+    def judged(self) -> list[int]:
+        """Those that verdicts weigh."""
+        return [entry_id for entry_id, each in self.facts.items() if each.rated != 1.0]
+
     def fuse(self) -> None:
         """Make one list of both, the way the settings say, with scores of 0 to 1; who quotes words stands before all.
 

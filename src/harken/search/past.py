@@ -413,7 +413,7 @@ class _PastSearch:
 
     def _barred(self, tx: Transaction, found: Candidates) -> set[int]:
         """What was called wrong for such a question, or has a tag that recall leaves out."""
-        barred = objected(tx, self.query, found.facts, self.session.view.nearest, self.asked)
+        barred = objected(tx, self.query, found.judged, self.session.view.nearest, self.asked)
         if self.config.without_tags:
             barred |= having_any(tx, found.facts, self.config.without_tags)
         return barred

@@ -64,9 +64,7 @@ def place_exchanges(
     back, `told` the rows of conversations with a summary.
     """
     limit = config.exchange_limit_per_conversation
-    placed = []
-    for row, score in chosen.items():
-        placed.append(_placed(row, score, found, passing))
+    placed = [_placed(row, score, found, passing) for row, score in chosen.items()]
     if config.share_places:
         return _shared(placed, config.conversation_limit * limit, told, everywhere)
     return [replace(each, exchanges=dict(list(each.exchanges.items())[:limit])) for each in placed]

@@ -19,11 +19,11 @@ from harken.text.words import (
     UNSPACED,
     UNSPACED_RUN,
     WORD,
+    passing_words,
     split_sentences,
     split_unspaced,
     stop_words,
     word_lists,
-    words_of,
 )
 
 if TYPE_CHECKING:
@@ -120,19 +120,13 @@ class Courtesies:
 
 
 @cache
-def small_talk() -> frozenset[str]:
-    """Words that keep a talk going. A query of nothing else is about nothing that was said before."""
-    return words_of("small_talk")
-
-
-@cache
 def courtesies() -> tuple[Courtesies, ...]:
     """Those of each language; English and Russian have their function words among the stop words."""
     shared = word_lists("courtesies/any_language")
     found = []
     for language in _LANGUAGES:
         own = word_lists(f"courtesies/{language}")
-        plain = own.get("plain", STOP_WORDS | small_talk()) | own.get("light", frozenset()) | shared["plain"]
+        plain = own.get("plain", passing_words()) | own.get("light", frozenset()) | shared["plain"]
         asking = shared["asking"] | (frozenset() if language == "english" else shared["asking_abroad"])
         found.append(Courtesies(plain, plain | own["polite"], shared["markers"], asking))
     return tuple(found)
@@ -246,7 +240,7 @@ def _stem(word: str) -> str:
 def distinctive_terms(terms: Iterable[str]) -> list[str]:
     """The terms of a query that say what it is about; all of them where none does."""
     given = list(terms)
-    telling = [term for term in given if term not in small_talk() and term not in STOP_WORDS and not _joins(term)]
+    telling = [term for term in given if term not in passing_words() and not _joins(term)]
     return telling or given
 
 

@@ -172,7 +172,7 @@ class _SegmentSearch:
                 found.read_last(tx, found.best_fused(found.fused.keys() - seen, 2 * most), 2 * most)
             found.read_facts(tx, [*found.similarity, *found.keyword])
             found.fuse()
-            seen = seen | objected(tx, self.query, found.facts, self.session.view.nearest, self.asked)
+            seen = seen | objected(tx, self.query, found.judged, self.session.view.nearest, self.asked)
             passing = self._passing(found, seen, most)
             facts = {entry_id: found.facts[entry_id] for entry_id in passing}
             if is_remote:

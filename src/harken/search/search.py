@@ -123,7 +123,7 @@ class Searcher:
         session: SearchSession,
     ) -> SearchResult:
         """The same of the session's own space alone."""
-        shared, config = session, session.config
+        config = session.config
         limit = config.limit if limit is None else limit
         check_limit(limit)
         if mode not in MODES:
@@ -137,17 +137,17 @@ class Searcher:
         query = parse_query(text)
         if not query.text:
             return SearchResult((), notes=("The query has no words.",))
-        result = _search(shared, query, scope, limit, mode)
-        others = _of_others(shared, query, scope, limit, mode)
+        result = _search(session, query, scope, limit, mode)
+        others = _of_others(session, query, scope, limit, mode)
         hits = list(result.hits)
         if config.rerank if use_reranker is None else use_reranker:
-            with shared.view.reading() as tx:
+            with session.view.reading() as tx:
                 questions = _questions_before(tx, hits[: config.rerank_top])
             # It takes long, and needs no view of the store.
-            shared.view.release()
+            session.view.release()
             hits = rerank(self.reranker(), query, hits, config.rerank_top, config.rerank_blend, questions)
-        hits = newest_first(shared.view, statements_first(query, hits, result.threshold))
-        own = labelled(hits[:limit], shared.projects)
+        hits = newest_first(session.view, statements_first(query, hits, result.threshold))
+        own = labelled(hits[:limit], session.projects)
         lowest, highest = min([1.0, *(hit.score for hit in own)]), max([hit.score for hit in others], default=0.0)
         behind = [replace(hit, score=_BEHIND * lowest * hit.score / (highest or 1.0)) for hit in others]
         return replace(result, hits=(*own, *behind))

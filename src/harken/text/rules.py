@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib import resources
 
-from harken.text.words import STOP_WORDS, UNSPACED_RUN, content_terms, split_unspaced, word_lists, words_in, words_of
+from harken.text.words import UNSPACED_RUN, content_terms, passing_words, split_unspaced, word_lists, words_in
 
 # Whoever states a rule does so at the beginning of a message; what is longer was mostly pasted.
 LOOKED_AT = 2_000
@@ -198,12 +198,7 @@ def may_state(text: str) -> bool:
 
 def may_state_briefly(text: str) -> bool:
     """Whether a vector may tell a rule of a text that is too short to be compared: it says more than courtesies do."""
-    return may_state(text) and not set(words_in(text.lower())) <= _said_in_passing()
-
-
-@cache
-def _said_in_passing() -> frozenset[str]:
-    return words_of("small_talk") | STOP_WORDS
+    return may_state(text) and not set(words_in(text.lower())) <= passing_words()
 
 
 def _rule(said: str, start: int, end: int, finders: Sequence[_Find]) -> tuple[int, int] | None:

@@ -99,6 +99,14 @@ def words_of(name: str) -> frozenset[str]:
 
 
 STOP_WORDS = words_of("stop_words")
+
+
+@cache
+def passing_words() -> frozenset[str]:
+    """Return the stop words, and those that keep a talk going: what says nothing else is about nothing."""
+    return STOP_WORDS | words_of("small_talk")
+
+
 # Of a longer text its beginning tells its language.
 _LOOKED_AT = 2_000
 # So much of another script makes a text of that language, however many English names stand in it.

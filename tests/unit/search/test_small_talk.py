@@ -8,9 +8,8 @@ from harken.search.query import (
     distinctive_terms,
     is_small_talk,
     parse_query,
-    small_talk,
 )
-from harken.text.words import STOP_WORDS, foreign_share
+from harken.text.words import foreign_share, passing_words
 
 
 @pytest.mark.parametrize(
@@ -98,11 +97,11 @@ def test_what_courtesies_are_about_may_be_a_topic(text: str) -> None:
 
 
 def test_its_words_are_in_lower_case_and_as_a_query_has_them() -> None:
-    assert all(word == word.lower() for word in small_talk())
+    assert all(word == word.lower() for word in passing_words())
     for each in courtesies():
         for word in each.either | each.markers | each.asking:
             assert parse_query(word).words == {word}
-    assert is_small_talk(Query("", (), frozenset(STOP_WORDS | small_talk())))
+    assert is_small_talk(Query("", (), passing_words()))
 
 
 @pytest.mark.parametrize(
