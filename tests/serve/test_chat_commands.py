@@ -16,6 +16,7 @@ import pytest
 from command_line import TIMEOUT_SECONDS, CommandLine, Outcome
 from harken.testing import ChatServer, Reply
 from harken.testing.endpoints import Says, ScriptedCall
+from harken.testing.local_server import Request
 from quotations import steadied
 
 Write = Callable[[str, Iterable[Mapping[str, Any]]], Path]
@@ -224,6 +225,17 @@ class TestTalking:
         assert "user: one \nand a half\n" in server.prompts()[-1]
         assert server.prompts()[-1].endswith("assistant: First.\nuser: /usr/bin is a folder?")
         assert harken.status()["conversations"] == 1
+
+    def test_what_another_process_sets_holds_for_the_next_line(self, harken: CommandLine) -> None:
+        def answer(_request: Request) -> Says:
+            harken("config", "set", "context.system_prompt", "Speak in rhymes.")
+            return Says("Well.")
+
+        with ChatServer(otherwise=answer) as server:
+            chat(replace(harken, settings={**harken.settings, "HARKEN_LLM__URL": server.url}), "one", "two")
+        first, second = server.prompts()
+        assert "Speak in rhymes." not in first
+        assert "Speak in rhymes." in second
 
     def test_two_slashes_say_something_that_begins_with_one(self, harken: CommandLine, server: ChatServer) -> None:
         server.script(Says("A command of mine."))

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from coding_agent import eventually
 from command_line import TIMEOUT_SECONDS, CommandLine
 from harken.testing import ChatServer, EmbeddingServer, Reply
 from harken.testing.endpoints import Says
@@ -113,6 +114,24 @@ def test_the_service_embeds_what_others_record_and_ends_in_peace(remote: Command
         service.send_signal(signal.SIGTERM)
         assert service.wait(TIMEOUT_SECONDS) == 0
     assert remote.status()["embedded"] == len(TALK)
+
+
+def test_the_service_follows_what_is_set_while_it_runs(cli: CommandLine, write: Write) -> None:
+    quick = {f"HARKEN_WORKER__{name}": "0.2" for name in ("REST_SECONDS", "SUMMARY_POLL_SECONDS")}
+    busy = replace(cli, settings={**cli.settings, **quick, "HARKEN_WORKER__MIN_MESSAGES_FOR_EXCHANGE_SUMMARY": "50"})
+    busy("import", "jsonl", write("talk.jsonl", TALK))
+
+    def done(kind: str) -> int:
+        found: dict[str, int] = {
+            each["name"]: each["done"] for each in busy("worker", "status", "--json").json()["workers"]
+        }
+        return found[kind]
+
+    with busy.running("worker", "run"):
+        eventually(lambda: done("conversation") == len(TALK))
+        assert done("exchange") == 0
+        busy("config", "set", "worker.min_messages_for_exchange_summary", "1")
+        eventually(lambda: done("exchange") == len(TALK))
 
 
 def test_without_a_model_summaries_are_made_all_the_same(cli: CommandLine, write: Write) -> None:

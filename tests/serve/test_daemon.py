@@ -69,6 +69,26 @@ def test_what_is_switched_off_elsewhere_is_off_in_a_daemon_that_runs(
     eventually(lambda: not CodingAgent(cli, folder, f"after {next(sessions)}").hook("SessionStart", source="startup"))
 
 
+def test_a_rule_of_redaction_in_the_settings_file_holds_in_a_daemon_that_runs(
+    cli: CommandLine, daemon: Callable[[], int], folder: Path, place: DaemonPaths
+) -> None:
+    def began() -> int:
+        with suppress(FileNotFoundError):
+            return Path(place.socket).stat().st_mtime_ns
+        return 0
+
+    pid, first = daemon(), began()
+    (cli.home / "harken.toml").write_text('[redaction.patterns]\nstaff = "EMP-[0-9]+"\n', encoding="utf-8")
+    eventually(lambda: began() not in (0, first))
+    assert answering(cli, place) == pid
+    agent = CodingAgent(cli, folder, "badge")
+    agent.say("user", "The badge at the door says EMP-654321, by the way.")
+    agent.hook("Stop")
+    eventually(lambda: cli.status()["messages"] == 1)
+    assert "[redacted:staff]" in cli("search", "badge").out
+    assert not any(b"EMP-654321" in path.read_bytes() for path in cli.home.rglob("*") if path.is_file())
+
+
 def test_live_intake_brings_in_what_an_import_brings_in(
     cli: CommandLine, daemon: Callable[[], int], folder: Path, tmp_path: Path
 ) -> None:

@@ -184,8 +184,7 @@ def _text(value: Any) -> str:
     return str(_checked(isinstance(value, str), value, ""))
 
 
-# Where to be empty is another thing than None.
-AnyText = Annotated[str, Field()]
+AnyText = Annotated[str, Field()]  # Where to be empty is another thing than None.
 _KINDS: Mapping[type, tuple[Callable[[Any], Any], str]] = {
     bool: (lambda value: _TRUTHS[str(value).strip().lower()], "must be true or false"),
     int: (_whole, "must be a whole number"),

@@ -242,10 +242,9 @@ def _nest(flat: Mapping[str, Any]) -> dict[str, Any]:
         *parts, leaf = dotted.split(".")
         place = nested
         for part in parts:
-            inner = place.setdefault(part, {})
-            if not isinstance(inner, dict):
+            place = place.setdefault(part, {})
+            if not isinstance(place, dict):
                 raise ConfigError(f"{part} is a value and a section at once.")
-            place = inner
         place[leaf] = value
     return nested
 

@@ -106,7 +106,7 @@ def _run(session: CommandSession, place: DaemonPaths, quiet: bool, tcp: Tcp | No
                 daemon = Daemon(harken, place, partial(_ready, session, [] if quiet else said, claimed), remote)
                 daemon.run(make_app(harken, daemon))
             # A hook that came between the last look and here found the lock held, and started none.
-            if not (daemon.was_idle and is_waiting(Path(place.reports))):
+            if not (daemon.was_outdated or (daemon.was_idle and is_waiting(Path(place.reports)))):
                 return
             claimed = None
         except DaemonRunsError:

@@ -75,10 +75,8 @@ def model(session: CommandSession, name: str | None, as_json: bool) -> None:
         into, out = _prices(llm) if llm.model else (None, None)
     except HarkenError as error:
         problem = str(error)
-    lines = [
-        f"{llm.model} ({origin}), {_price_words(into, out)}",
-        *([f"It cannot be used: {problem}"] if problem else []),
-    ]
+    lines = [f"{llm.model} ({origin}), {_price_words(into, out)}"]
+    lines += [f"It cannot be used: {problem}"] if problem else []
     if not llm.model:
         how = HOW_TO_CONFIGURE.format(prefix=session.prefix)
         lines = ["No language model is configured: nothing is ever sent to one.", f"Set one: {how}"]

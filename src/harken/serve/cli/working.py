@@ -62,7 +62,8 @@ def run(session: CommandSession, until_idle: bool, is_team: bool, unwalled: bool
             session.note("The settings name no embedding model: only summaries are made.")
         session.note("Working; stop with Ctrl-C.")
         while not stopping.wait(1.0):
-            pass
+            with suppress(HarkenError):
+                harken.run_time.refresh()
 
 
 def _until_idle(session: CommandSession, harken: Harken, as_json: bool) -> None:

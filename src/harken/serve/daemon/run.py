@@ -49,6 +49,8 @@ _WATCHED_SECONDS = 60.0
 
 # Of mallopt: each thread allocates from an arena of its own, which keeps what that thread needed once.
 _M_ARENA_MAX, _ARENAS = -8, 2
+# Settings that what is open does not follow.
+_OPENED_BY = ("embedder", "embedding", "record", "redaction", "worker")
 
 _Identity = tuple[int, int] | None
 
@@ -79,7 +81,7 @@ class Daemon:
         paths: where it listens, and where hooks report.
         watcher: reads the transcripts that hooks report.
         mcp: what answers at `/mcp`.
-        was_idle: it left because nobody asked.
+        was_idle: it left because nobody asked; `was_outdated`: for one with other settings to take its place.
         has_answered: set once a hook has its answer.
         is_loading: whether a question would still have to wait for the model.
     """
@@ -88,8 +90,9 @@ class Daemon:
         self, harken: Harken, paths: DaemonPaths, ready: Callable[[], None] = lambda: None, remote: Remote | None = None
     ) -> None:
         self.settings_mark = settings_mark(environment())
-        self.is_leaving = self.was_idle = False
+        self.is_leaving = self.was_idle = self.was_outdated = False
         self.is_loading = True
+        self._opened_by = harken.settings
         self.has_answered = threading.Event()
         self._harken = harken
         self.paths = paths
@@ -126,6 +129,7 @@ class Daemon:
                     Path(self.paths.socket).unlink()
             listening.close()
             self.watcher.stop(_DRAIN_SECONDS)
+            gc.unfreeze()
 
     def touch(self) -> None:
         """Note that somebody asks: it is not idle."""
@@ -133,7 +137,7 @@ class Daemon:
 
     def leave(self) -> None:
         """End, once everything that was asked has been answered."""
-        self.is_leaving = True
+        self.is_leaving, self.was_outdated = True, False
         self.has_answered.set()
         for server in self._servers:
             server.should_exit = True
@@ -171,13 +175,21 @@ class Daemon:
             await asyncio.to_thread(trimmer.look)
             idle_seconds = 0.0 if self._remote is not None else self._harken.settings.serve.idle_seconds
             await asyncio.sleep(min(_LOOK_SECONDS, idle_seconds or _LOOK_SECONDS))
+            is_outdated = False
             with suppress(HarkenError):
                 # Somebody may have switched something off: the next hook has to know.
-                await asyncio.to_thread(self._harken.run_time.refresh)
+                is_outdated = await asyncio.to_thread(self._is_outdated)
             is_over = idle_seconds and time.monotonic() - self._asked_at > idle_seconds
             self.was_idle = bool(is_over and self.watcher.idle and not self._harken.background.is_busy)
-            if self.was_idle or self.is_lost():
+            if not self.is_leaving and (self.was_idle or is_outdated or self.is_lost()):
                 self.leave()
+                self.was_outdated = is_outdated
+
+    def _is_outdated(self) -> bool:
+        """Follow what was set; whether the file has changed, or what parts are opened by once."""
+        self._harken.run_time.refresh()
+        now, then = self._harken.run_time.load().settings, self._opened_by
+        return now != self._harken.settings or any(getattr(now, name) != getattr(then, name) for name in _OPENED_BY)
 
     def is_lost(self) -> bool:
         """Whether nobody can find this daemon any more, or what it serves is no longer what others open.

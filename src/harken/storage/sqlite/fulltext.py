@@ -463,10 +463,6 @@ def _scope_tokens(scope: RowScope) -> list[str]:
     )
     groups = []
     for letter, values in named:
-        tokens = []
-        for value in values:
-            if value is not None:
-                tokens.append(_phrase(f"{letter}{value}"))
-        if tokens:
+        if tokens := [_phrase(f"{letter}{value}") for value in values if value is not None]:
             groups.append(" OR ".join(tokens))
     return groups
