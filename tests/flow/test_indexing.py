@@ -410,6 +410,18 @@ def test_texts_of_tests_are_found_by_their_words_alone(harken: Harken, tmp_path:
     assert [item.metadata["file_path"] for item in harken.documents.search("zebra").items] == ["tests/data/lines.txt"]
 
 
+def test_specs_and_what_is_written_on_testing_are_found_by_their_meaning(harken: Harken, tmp_path: Path) -> None:
+    for name in ("specs/001-login/spec.md", ".kiro/specs/login/design.md", "docs/test.md", "spec.md"):
+        file = tmp_path / "notes" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("The zebra signs in by a link.\n")
+    # Without git, folders that begin with a full stop are left out.
+    Repository(tmp_path / "notes").git("init", "-q")
+    harken.documents.index(tmp_path / "notes")
+    harken.embed()
+    assert len(harken.documents.search("zebra signs in by link", mode="semantic").items) == 4
+
+
 def test_documents_are_found_under_their_headings(harken: Harken, tmp_path: Path) -> None:
     folder = tmp_path / "notes"
     folder.mkdir()
