@@ -121,13 +121,8 @@ class Candidate:
             "conversation_id": self.conversation_uid,
             "evidence_id": self.evidence_uid,
             "at": format_moment(self.at),
-            "command": self.command,
-            "printed": self.printed,
-            "goal": self.goal or None,
-            "hypothesis": self.hypothesis or None,
-            "prediction": self.prediction or None,
-            "failures": self.failures,
-            "has_passed": self.has_passed,
+            **{name: getattr(self, name) for name in ("command", "printed", "failures", "has_passed")},
+            **{name: getattr(self, name) or None for name in ("goal", "hypothesis", "prediction")},
         }
 
 
