@@ -326,7 +326,7 @@ def _covers(done: rows.History, wanted: rows.History) -> bool:
 def _repository(path: str | Path) -> Repository:
     repository = find_place(path).repository
     if repository is None:
-        raise UsageError(f"{path} is in no git repository, or git is not installed.")
+        raise UsageError(f"{path} is in no git repository, or git is missing or refuses it. See: git status")
     return repository
 
 
