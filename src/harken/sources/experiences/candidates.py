@@ -147,11 +147,13 @@ def _is_told(check: SeenCheck, spans: Iterable[tuple[str, datetime, datetime]]) 
 
 
 def _streaks(seen: Iterable[SeenCheck]) -> list[list[SeenCheck]]:
-    """Failures of one command in one conversation, and the success that ended them; each, and all, oldest first."""
+    """Failures of a check in a conversation, whatever they were piped to, up to its success; all oldest first."""
     done: list[list[SeenCheck]] = []
-    running: dict[tuple[str, str], list[SeenCheck]] = {}
+    running: dict[tuple[str, str, str], list[SeenCheck]] = {}
     for check in seen:
-        key = (check.conversation_uid, command_line(check.tool_name, check.call))
+        line = command_line(check.tool_name, check.call)
+        ran = found.check if (found := check_command(line)) else line
+        key = (check.conversation_uid, line.partition(ran.split(" ")[0])[0], ran)
         if check.outcome == FAILED:
             running.setdefault(key, []).append(check)
         elif key in running:
