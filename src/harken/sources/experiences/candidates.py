@@ -55,13 +55,8 @@ class Suggestion:
 
     def view(self) -> dict[str, Any]:
         """The suggestion as JSON."""
-        return {
-            "status": self.status.value,
-            "result": self.result,
-            "command": self.command,
-            "evidence_id": self.evidence_uid,
-            "at": format_moment(self.at),
-        }
+        told = {"status": self.status.value, "result": self.result, "command": self.command}
+        return {**told, "evidence_id": self.evidence_uid, "at": format_moment(self.at)}
 
 
 def see_checks(store: Store, since: datetime | None = None) -> None:
