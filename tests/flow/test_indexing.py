@@ -185,6 +185,20 @@ def test_a_private_key_longer_than_a_passage_goes_whole_and_each_line_keeps_its_
     assert notes[last - 1] == "The zebra pump is serviced in April."
 
 
+def test_files_are_read_again_once_there_are_other_rules_of_what_is_a_secret(tmp_path: Path) -> None:
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    (folder / "guide.md").write_text("The zebra's badge is ZB-4711.\n")
+    (folder / "guide.py").write_text('BADGE = "ZB-4711"\n')
+    for patterns, shown in (({}, "ZB-4711"), ({"badge": r"ZB-\d+"}, "[redacted:badge]"), ({}, "ZB-4711")):
+        settings = {"redaction.patterns": patterns, "embedder": "none"}
+        with Harken(tmp_path / "home", settings=settings, env={}) as harken:
+            assert (harken.documents.index(folder).changes.added, harken.code.index(folder).indexed) == (1, 1)
+            assert harken.code.index(folder).unchanged == 1
+            found = harken.documents.search("zebra").items[0], harken.code.search("badge").items[0]
+            assert all(shown in item.content for item in found)
+
+
 def test_a_private_key_in_a_comment_is_no_description(harken: Harken, repository: Repository) -> None:
     line = "Qx7Kq2Lm9Rt4Vb8Nc3Wd6Yf1Hj5Ps0Zg2Xa4QeTuIoPlMkJn"
     key = ["-----BEGIN PRIVATE KEY-----", *[line] * 4, "-----END PRIVATE KEY-----"]
@@ -408,6 +422,18 @@ def test_texts_of_tests_are_found_by_their_words_alone(harken: Harken, tmp_path:
     harken.documents.index(folder)
     assert harken.embed() == 1
     assert [item.metadata["file_path"] for item in harken.documents.search("zebra").items] == ["tests/data/lines.txt"]
+
+
+def test_specs_and_what_is_written_on_testing_are_found_by_their_meaning(harken: Harken, tmp_path: Path) -> None:
+    for name in ("specs/001-login/spec.md", ".kiro/specs/login/design.md", "docs/test.md", "spec.md"):
+        file = tmp_path / "notes" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("The zebra signs in by a link.\n")
+    # Without git, folders that begin with a full stop are left out.
+    Repository(tmp_path / "notes").git("init", "-q")
+    harken.documents.index(tmp_path / "notes")
+    harken.embed()
+    assert len(harken.documents.search("zebra signs in by link", mode="semantic").items) == 4
 
 
 def test_documents_are_found_under_their_headings(harken: Harken, tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def test_all_of_a_folder_without_git_is_its_code_and_documents(cli: CommandLine,
     done = cli("index", "all", folder)
     assert "code: 1 file read" in done.out
     assert "documents: 1 file read" in done.out
-    assert "there are no commits to index" in done.err
+    assert "in no git repository, or git is missing or refuses it: no commits" in done.err
     assert set(cli("index", "all", folder, "--json").json()) == {"code", "documents", "embedded"}
 
 

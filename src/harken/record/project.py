@@ -103,7 +103,7 @@ def _look(written: str) -> tuple[str | None, tuple[str, ...]]:
         path = Path(written).expanduser()
         here = next((each for each in (path, *path.parents) if each.is_dir()), path)
         real = here.resolve()
-        found = next(_git_directories(real), None)
+        found = next(git_directories(real), None)
         # Whoever keeps their home in git has not put all that is gone from it into one project.
         if found is not None and (here == path or not Path.home().is_relative_to(found[0])):
             return _of_git(*found)
@@ -134,7 +134,7 @@ def _of_git(root: Path, git: Path) -> tuple[str | None, tuple[str, ...]]:
     return _remote_of(common / "config"), (f"path:{main}",)
 
 
-def _git_directories(directory: Path) -> Iterator[tuple[Path, Path]]:
+def git_directories(directory: Path) -> Iterator[tuple[Path, Path]]:
     """(root, git directory) pairs from the directory upwards."""
     for root in (directory, *directory.parents):
         mark = root / ".git"

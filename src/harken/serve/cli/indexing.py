@@ -89,7 +89,7 @@ def index_all(session: CommandSession, path: Path, **given: Any) -> None:
     place = find_place(path, may_be_gone=True)
     if place.repository is None and place.root.exists():
         kinds = ("code", "documents")
-        session.note(f"{path} is in no git repository, or git is not installed: there are no commits to index.")
+        session.note(f"{path} is in no git repository, or git is missing or refuses it: no commits. See: git status")
     _index(session, kinds, path, **given)
 
 

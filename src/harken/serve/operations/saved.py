@@ -193,8 +193,7 @@ def _matches(harken: Harken, query: str, kind: str) -> list[MatchView]:
 
 def _search_memories(harken: Harken, wanted: MemorySearchArguments, caller: Caller) -> Sequence[FoundMemory]:
     # As `search` has it: the owner looks for what there is, an agent for what matters where it works.
-    here = None if caller.is_owner else caller.directory
-    project = caller.project(harken, wanted.project)
+    project, here = caller.project(harken, wanted.project), None if caller.is_owner else caller.directory
     return harken.memories.search(**{**asdict(wanted), "project": project}, directory=here)
 
 

@@ -55,13 +55,8 @@ class Suggestion:
 
     def view(self) -> dict[str, Any]:
         """The suggestion as JSON."""
-        return {
-            "status": self.status.value,
-            "result": self.result,
-            "command": self.command,
-            "evidence_id": self.evidence_uid,
-            "at": format_moment(self.at),
-        }
+        told = {"status": self.status.value, "result": self.result, "command": self.command}
+        return {**told, "evidence_id": self.evidence_uid, "at": format_moment(self.at)}
 
 
 def see_checks(store: Store, since: datetime | None = None) -> None:
@@ -121,13 +116,8 @@ class Candidate:
             "conversation_id": self.conversation_uid,
             "evidence_id": self.evidence_uid,
             "at": format_moment(self.at),
-            "command": self.command,
-            "printed": self.printed,
-            "goal": self.goal or None,
-            "hypothesis": self.hypothesis or None,
-            "prediction": self.prediction or None,
-            "failures": self.failures,
-            "has_passed": self.has_passed,
+            **{name: getattr(self, name) for name in ("command", "printed", "failures", "has_passed")},
+            **{name: getattr(self, name) or None for name in ("goal", "hypothesis", "prediction")},
         }
 
 
@@ -152,11 +142,13 @@ def _is_told(check: SeenCheck, spans: Iterable[tuple[str, datetime, datetime]]) 
 
 
 def _streaks(seen: Iterable[SeenCheck]) -> list[list[SeenCheck]]:
-    """Failures of one command in one conversation, and the success that ended them; each, and all, oldest first."""
+    """Failures of a check in a conversation, whatever they were piped to, up to its success; all oldest first."""
     done: list[list[SeenCheck]] = []
-    running: dict[tuple[str, str], list[SeenCheck]] = {}
+    running: dict[tuple[str, str, str], list[SeenCheck]] = {}
     for check in seen:
-        key = (check.conversation_uid, command_line(check.tool_name, check.call))
+        line = command_line(check.tool_name, check.call)
+        ran = found.check if (found := check_command(line)) else line
+        key = (check.conversation_uid, line.partition(ran.split(" ")[0])[0], ran)
         if check.outcome == FAILED:
             running.setdefault(key, []).append(check)
         elif key in running:

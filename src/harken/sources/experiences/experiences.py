@@ -31,7 +31,7 @@ from harken.record.project import identify_project
 from harken.record.recorder import Recorder, RecordTransaction
 from harken.sources.experiences.candidates import Candidate, Suggestion, open_candidates, see_checks, suggestion_of
 from harken.storage.ports import Store, Transaction
-from harken.storage.projects import known_project, project_identity, project_row
+from harken.storage.projects import known_project, project_row
 from harken.storage.records.checks import latest_check
 from harken.storage.records.rows import find_kept, kept_uid, list_experiences
 from harken.text.words import content_terms, words_of
@@ -357,12 +357,10 @@ class Experiences:
 
     def _active(self, tx: Transaction, project: ProjectIdentity | None, agent: str) -> SavedRecord | None:
         """The one under way, and no stranger's; in a shared space, of agents of that name the one of whoever asks."""
-        row = known_project(tx, project)
-        if project is not None and row is None:
-            return None
-        # By the name that it has here: a folder keeps its own when it gets a remote.
-        key = "" if row is None else project_identity(tx, row).key
-        found = list_experiences(tx, _MOST_LISTED, status=ExperienceStatus.ACTIVE.value, project=key, agent=agent)
+        # By its row: a folder keeps the key that it had before it got a remote.
+        row = 0 if project is None else known_project(tx, project)
+        wanted: dict[str, Any] = {"status": ExperienceStatus.ACTIVE.value, "project_id": row, "agent": agent}
+        found = [] if row is None else list_experiences(tx, _MOST_LISTED, **wanted)
         theirs = self.recorder.others(tx, [one.uid for one in found])
         own = (one for one in found if (one.fields or {}).get("trust") != Trust.IMPORTED.value)
         return next((one for one in own if one.uid not in theirs), None)

@@ -54,13 +54,8 @@ class AxisClusters:
     def view(self) -> dict[str, Any]:
         """The clusters as JSON."""
         clusters = [
-            {
-                "id": each.uid,
-                "size": len(each.members),
-                "mean_distance": each.mean_distance,
-                "deviation": each.deviation,
-                "members": [uid for uid, _ in each.members],
-            }
+            {"id": each.uid, "size": len(each.members), "mean_distance": each.mean_distance}
+            | {"deviation": each.deviation, "members": [uid for uid, _ in each.members]}
             for each in self.clusters
         ]
         return {"axis": self.axis, "experiences": self.experiences, "clusters": clusters, "note": self.note or None}

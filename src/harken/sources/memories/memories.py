@@ -254,7 +254,8 @@ class Memories:
             [present] = _read(records.tx, [kept_uid(records.tx, SOURCE, uid)])
             edited = replace(present, **changes)
             project_id = None if edited.project is None else ensure_project(records.tx, edited.project)
-            for one in standing_memories(records.tx, edited.category, project_id) if content is not None else ():
+            named = changes.keys() & {"content", "category"}
+            for one in standing_memories(records.tx, edited.category, project_id) if named else ():
                 if one.uid != present.uid and normal(one.content) == normal(edited.content):
                     raise UsageError(f"A memory says so already. Merge: harken memory merge {one.uid} {present.uid}")
             return memory_of(records.save(kept_memory(edited)))

@@ -307,15 +307,13 @@ class CommitIndex(WorkspaceIndex):
 
     def _ready(self, commit: Commit, patch: str) -> tuple[Commit, Sequence[NewEntry]]:
         redact = self._redact
-        additions = (
+        additions = tuple(
             Addition(
-                each.path,
-                redact(each.about),
-                tuple((redact(name), redact(summary)) for name, summary in each.definitions),
+                each.path, redact(each.about), tuple((redact(name), redact(said)) for name, said in each.definitions)
             )
             for each in parse_patch(patch)
         )
-        clean = replace(commit, message=redact(commit.message), additions=tuple(additions))
+        clean = replace(commit, message=redact(commit.message), additions=additions)
         return clean, self.source.entries(clean)
 
 
@@ -328,7 +326,7 @@ def _covers(done: rows.History, wanted: rows.History) -> bool:
 def _repository(path: str | Path) -> Repository:
     repository = find_place(path).repository
     if repository is None:
-        raise UsageError(f"{path} is in no git repository, or git is not installed.")
+        raise UsageError(f"{path} is in no git repository, or git is missing or refuses it. See: git status")
     return repository
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -16,7 +17,7 @@ from harken.model.arguments import DEFAULT_LIMIT
 from harken.model.conversations import ContextItem, Hit, NewEntry
 from harken.model.workspace import Passage
 from harken.sources.source import SourceHit, relevance_of
-from harken.sources.workspace.files import FileContent, SkippedError, is_of_tests, read
+from harken.sources.workspace.files import FileContent, SkippedError, read
 from harken.sources.workspace.passages import split_markdown, split_pages, split_text
 from harken.sources.workspace.tree import NEEDS, FileIndex, found_parts
 from harken.storage.ports import Transaction
@@ -26,6 +27,8 @@ _MARKDOWN = frozenset({".md", ".markdown", ".mdx"})
 _TEXT = frozenset({".txt", ".rst", ".adoc"})
 _PDF = ".pdf"
 _MAX_PDF_BYTES = 50_000_000
+# By the folder alone: people write specs, and a page on how to test, for people.
+_TEST_DATA = re.compile(r"(?:^|[/_.])(?:tests?|__tests__)(?:[_.][^/]*)?/", re.IGNORECASE)
 NEEDS_EXTRA = f"{NEEDS}harken[pdf]"
 # What a damaged file makes the reader stumble over, beside its own errors.
 _STUMBLES = (ValueError, TypeError, KeyError, IndexError, AttributeError, OSError, RecursionError, ArithmeticError)
@@ -45,7 +48,7 @@ class DocumentSource:
         above = " > ".join(heading for heading in passage.headings if heading)
         text = f"{above}\n{passage.text}" if above else passage.text
         suffix = path.rpartition(".")[2].lower()
-        return [NewEntry("", text, (f"format:{suffix}",), is_embedded=not is_of_tests(path))]
+        return [NewEntry("", text, (f"format:{suffix}",), is_embedded=not _TEST_DATA.search(path))]
 
     def items(self, tx: Transaction, hits: Sequence[Hit]) -> list[ContextItem]:
         """The passages in the order of the hits; those that are gone are left out."""

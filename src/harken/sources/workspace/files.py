@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harken.errors import UsageError
+from harken.record.project import git_directories
 from harken.sources.workspace.git import Repository, find_repository
 
 if TYPE_CHECKING:
@@ -56,8 +57,7 @@ class FilePlace:
 
     def contains(self, path: str) -> bool:
         """True for a path, relative to the root, that is part of what was asked for."""
-        prefix = shown_name(self.prefix)
-        return not prefix or path == prefix or path.startswith(f"{prefix}/")
+        return not self.prefix or f"{path}/".startswith(f"{shown_name(self.prefix)}/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,8 @@ def find_place(path: str | Path, may_be_gone: bool = False) -> FilePlace:
     target = target.resolve()
     folder = target if target.is_dir() else target.parent
     repository = find_repository(folder)
-    root = repository.root.resolve() if repository else folder
+    # Where git is missing, or refuses a folder of another user's, paths are still those of the repository.
+    root = repository.root.resolve() if repository else next(git_directories(folder), (folder,))[0]
     prefix = target.relative_to(root).as_posix()
     return FilePlace(root, "" if prefix == "." else prefix, repository)
 
@@ -170,9 +171,6 @@ def _as_utf8(data: bytes) -> bytes:
 
 def _walk(place: FilePlace) -> Iterator[str]:
     """The files of a folder without git; its `.gitignore` files are obeyed all the same."""
-    if place.prefix:
-        yield place.prefix
-        return
     rules: dict[str, list[tuple[str, GitIgnoreSpec]]] = {}
     for folder, folders, names in os.walk(place.root):
         here = Path(folder).relative_to(place.root).as_posix()
@@ -181,8 +179,10 @@ def _walk(place: FilePlace) -> Iterator[str]:
         own = _read_rules(Path(folder)) if ".gitignore" in names else None
         rules[here] = [*inherited, (base, own)] if own else inherited
         visible = (name for name in folders if not name.startswith(".") and name not in _NEVER)
-        folders[:] = sorted(name for name in visible if not _is_ignored(f"{base}{name}/", rules[here]))
-        yield from (base + name for name in names if not _is_ignored(base + name, rules[here]))
+        wanted = (name for name in visible if place.contains(base + name) or place.prefix.startswith(f"{base}{name}/"))
+        folders[:] = sorted(name for name in wanted if not _is_ignored(f"{base}{name}/", rules[here]))
+        mine = (base + name for name in names if place.contains(base + name))
+        yield from (path for path in mine if path == place.prefix or not _is_ignored(path, rules[here]))
 
 
 def _is_ignored(path: str, rules: list[tuple[str, GitIgnoreSpec]]) -> bool:

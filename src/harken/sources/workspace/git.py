@@ -137,7 +137,6 @@ def _git(directory: Path, arguments: Sequence[str], stdin: bytes = b"", may_fail
     if done.returncode and not may_fail:
         if b"lazy fetching disabled" in done.stderr:
             raise GitError(f"{directory} is a partial clone. Bring what it lacks: git fetch --refetch --no-filter")
-        lines = _decoded(done.stderr).strip().splitlines()
-        reason = lines[0].removeprefix("fatal: ") if lines else f"it ended with {done.returncode}"
-        raise GitError(f"{directory}: git {arguments[0]} failed: {reason}")
+        reason = _decoded(done.stderr).strip().partition("\n")[0].removeprefix("fatal: ")
+        raise GitError(f"{directory}: git {arguments[0]} failed: {reason or f'it ended with {done.returncode}'}")
     return b"" if done.returncode else done.stdout

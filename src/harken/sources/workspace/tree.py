@@ -82,7 +82,7 @@ class FileIndex(WorkspaceIndex, ABC):
     """One kind of files, in parts; several processes may index at once.
 
     Attributes:
-        version: goes up when the same file gives other parts than before: then it is read again.
+        version: goes up when a file gives other parts than before: it is read again, as with other rules of secrets.
     """
 
     version: ClassVar[int]
@@ -148,7 +148,7 @@ class FileIndex(WorkspaceIndex, ABC):
     def _is_same(self, known: rows.FileState | None, found: tuple[int, int]) -> bool:
         if known is None or known.skipped.startswith(NEEDS):
             return False
-        was_read_so = not known.digest or known.digest.startswith(f"{self.version}:")
+        was_read_so = not known.digest or known.digest.startswith(f"{self.version}{self.recorder.redactor.rules}:")
         return was_read_so and (known.size, known.modified) == found
 
     def _look(
@@ -156,7 +156,7 @@ class FileIndex(WorkspaceIndex, ABC):
     ) -> _ReadFile:
         """Read a file; None instead of its parts where it has the same bytes as before."""
         content, found = self._read(file), settled(found)
-        digest = f"{self.version}:{content.digest}" if content.digest else ""
+        digest = f"{self.version}{self.recorder.redactor.rules}:{content.digest}" if content.digest else ""
         if known is not None and _has_digest(known, digest):
             # Only its time has changed: a fresh checkout, or another worktree of the same project.
             return rows.FileState(name, *found, digest, known.skipped), None

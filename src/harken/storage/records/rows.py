@@ -341,19 +341,18 @@ def list_experiences(
     domain: str | None = None,
     status: str | None = None,
     since: datetime | None = None,
-    project: str | None = None,
     project_id: int | None = None,
     agent: str | None = None,
 ) -> list[SavedRecord]:
-    """Experiences, the newest first; None takes all, an empty key those without a project."""
-    wanted = {"domain": domain, "status": status, "agent": agent, "project_id": project_id}
+    """Experiences, the newest first; None takes all, 0 those without a project."""
+    wanted = {"domain": domain, "status": status, "agent": agent, "project_id": project_id or None}
     conditions: list[ColumnElement[bool]] = [
         experiences.c[name] == value for name, value in wanted.items() if value is not None
     ]
     if since is not None:
         conditions.append(experiences.c.created_at >= since)
-    if project is not None:
-        conditions.append(projects.c.key == project if project else experiences.c.project_id.is_(None))
+    if project_id == 0:
+        conditions.append(experiences.c.project_id.is_(None))
     rows = tx.connection.execute(
         tx.select(experiences, projects.c.key, projects.c.name)
         .outerjoin(projects, refers(experiences.c.project_id, projects))

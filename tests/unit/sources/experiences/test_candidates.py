@@ -47,6 +47,16 @@ def test_a_failure_without_an_experience_is_a_candidate_in_the_words_that_were_s
     assert (same.uid, same.has_passed) == (one.uid, True)
 
 
+def test_a_check_is_the_same_whatever_its_output_is_passed_on_to(harken: Harken) -> None:
+    run_shell(harken, "cd web && npm test 2>&1 | tail -5", "Tests:       1 failed, 3 passed, 4 total")
+    run_shell(harken, "cd api && npm test | head -40", "Tests:       2 failed, 3 passed, 5 total")
+    run_shell(harken, "cd web && npm test > log 2>&1; tail -40 log", "Tests:       1 failed, 3 passed, 4 total")
+    run_shell(harken, "cd web && npm test", "Tests:       4 passed, 4 total")
+    api, web = harken.experiences.review()
+    assert (web.command, web.failures, web.has_passed) == ("cd web && npm test 2>&1 | tail -5", 2, True)
+    assert (api.command, api.failures, api.has_passed) == ("cd api && npm test | head -40", 1, False)
+
+
 def test_an_accepted_candidate_is_an_experience_and_no_candidate_any_more(harken: Harken, tmp_path: Path) -> None:
     (tmp_path / "house").mkdir()
     work(harken, tmp_path / "house")

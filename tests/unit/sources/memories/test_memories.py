@@ -183,6 +183,9 @@ def test_an_edit_to_the_words_of_another_memory_is_refused(harken: Harken) -> No
     with pytest.raises(UsageError, match=f"harken memory merge {zebra.uid} {lion.uid}"):
         harken.memories.edit(lion.uid, content="the zebra is fed at noon.")
     assert harken.memories.edit(zebra.uid, content="The zebra is fed at noon!").content.endswith("!")
+    rule = harken.memories.add("The zebra is fed at noon", "decision").memory
+    with pytest.raises(UsageError, match=f"harken memory merge {zebra.uid} {rule.uid}"):
+        harken.memories.edit(rule.uid, category="fact")
     assert harken.memories.edit(lion.uid, content="The zebra is fed at noon", category="context").category == "context"
 
 

@@ -37,6 +37,24 @@ def test_without_git_its_ignore_files_are_obeyed_all_the_same(tmp_path: Path) ->
     assert found == ["a.py", "deep/keep.log"]
 
 
+def test_where_git_is_missing_paths_are_those_of_the_repository(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository.commit("first", a_py="1", deep__down__b_py="1", deep__c_py="1", deeper__d_py="1")
+    repository.write(".gitignore", "down/\n")
+    asked = [".", "deep", "deep/c.py", "deep/down/b.py"]
+    there = [find_place(repository.root / path) for path in asked]
+    monkeypatch.setenv("PATH", "/nowhere")
+    found = [find_place(repository.root / path) for path in asked]
+    assert [(place.root, place.prefix) for place in found] == [(place.root, place.prefix) for place in there]
+    assert [list_files(place) for place in found] == [
+        [".gitignore", "a.py", "deep/c.py", "deeper/d.py"],
+        ["deep/c.py"],
+        ["deep/c.py"],
+        [],
+    ]
+
+
 def test_files_that_nobody_wrote_are_skipped_with_the_reason(tmp_path: Path) -> None:
     def reason(name: str, data: bytes) -> str:
         (tmp_path / name).write_bytes(data)
