@@ -23,6 +23,7 @@ from harken.errors import EndpointError, UsageError
 from harken.model.arguments import arguments_of
 from harken.serve.operations.operation import AnyOperation, Effect
 from harken.serve.operations.registry import TEAM_OPERATIONS, operation_of
+from harken.text.characters import sound_value
 
 # Too often, the same is being answered, the store or the server is away: come back.
 _AGAIN = (409, 429, 502, 503, 504)
@@ -79,7 +80,7 @@ class _Client:
         if operation.effect is not Effect.READS:
             # The same for every attempt: what was done by one whose answer was lost is not done again.
             headers["idempotency-key"] = uuid4().hex
-        named = {name: value for name, value in given.items() if value is not None}
+        named = sound_value({name: value for name, value in given.items() if value is not None})
         encoded = httpx.Headers(headers, encoding="utf-8")
         request = self._http.build_request("POST", f"/v1/{operation.name}", json=named, headers=encoded)
         for attempt in range(1, self._attempts + 1):

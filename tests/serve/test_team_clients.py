@@ -9,6 +9,7 @@ import json
 import shutil
 import subprocess
 from collections.abc import Iterator
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -184,6 +185,21 @@ def test_it_comes_back_when_it_is_told_to_and_gives_up_in_the_end() -> None:
     unheard = HarkenClient("http://team.example.org", "hk_", attempts=2, transport=httpx.MockTransport(gone))
     with unheard as harken, pytest.raises(EndpointError, match="cannot be reached"):
         harken.whoami()
+
+
+def test_what_json_cannot_carry_is_said_or_made_sound_as_in_the_library() -> None:
+    """Half of an emoji, where a text was cut, ended in an error of encoding, and a date in Python's own."""
+    sent: list[Any] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        sent.append(json.loads(request.content))
+        return httpx.Response(200, json={})
+
+    with HarkenClient("http://team.example.org", "hk_", transport=httpx.MockTransport(answer)) as harken:
+        harken.record("run", "user", "cut in half \ud83d")
+        with pytest.raises(UsageError, match="JSON has no form for a date"):
+            harken.call("search", query="staging", since=date(2026, 5, 8))
+    assert sent == [{"conversation": "run", "role": "user", "text": "cut in half \ufffd"}]
 
 
 def test_waiting_for_a_connection_is_no_part_of_the_time_for_an_answer() -> None:
