@@ -89,7 +89,8 @@ class _Client:
             assert response is not None  # noqa: S101 - a request was yielded
             if isinstance(response, httpx.TransportError):
                 if attempt == self._attempts:
-                    raise EndpointError(f"{request.url} cannot be reached: {type(response).__name__}.") from response
+                    reason = str(response) or type(response).__name__
+                    raise EndpointError(f"{request.url} cannot be reached: {reason}.") from response
                 yield wait
                 continue
             if response.status_code == httpx.codes.OK:

@@ -180,10 +180,10 @@ def test_it_comes_back_when_it_is_told_to_and_gives_up_in_the_end() -> None:
         harken.whoami()
 
     def gone(request: httpx.Request) -> httpx.Response:
-        raise httpx.ConnectError("gone", request=request)
+        raise httpx.ConnectError("certificate verify failed", request=request)
 
     unheard = HarkenClient("http://team.example.org", "hk_", attempts=2, transport=httpx.MockTransport(gone))
-    with unheard as harken, pytest.raises(EndpointError, match="cannot be reached"):
+    with unheard as harken, pytest.raises(EndpointError, match="cannot be reached: certificate verify failed"):
         harken.whoami()
 
 
