@@ -228,6 +228,8 @@ import {{ ApiError, HarkenClient }} from {module};
 const harken = new HarkenClient({{ url: {url}, key: {key} }});
 const said = await harken.record({{ conversation: "node", role: "user", text: "  Kept as it is.\\n" }});
 const shown = await harken.show({{ id: said.id }});
+const half = await harken.record({{ conversation: "node", role: "user", text: "Cut in half 🍞".slice(0, -1) }});
+const cut = (await harken.show({{ id: half.id }})).messages.at(-1).text;
 const contents = ["Ilse bakes bread.", "Owls hoot at night.", "Red paint peels off."];
 for (const content of contents) await harken.inSpace("written").remember({{ content }});
 const pages = [];
@@ -248,7 +250,7 @@ for (const body of ['{{"message": "no"}}', "null", "<html>"]) {{
   catch (error) {{ elsewhere.push([error.type, error.detail]); }}
 }}
 const text = shown.messages[0].text;
-console.log(JSON.stringify({{ elsewhere, wrong, text, pages, refused, printed: JSON.stringify(harken) }}));
+console.log(JSON.stringify({{ cut, elsewhere, wrong, text, pages, refused, printed: JSON.stringify(harken) }}));
 """
 
 
@@ -261,6 +263,7 @@ def test_the_typescript_client_does_the_same_in_node(address: str, served: Serve
     assert ran.returncode == 0, ran.stderr
     found: dict[str, Any] = json.loads(ran.stdout)
     assert found["text"] == "  Kept as it is.\n"
+    assert found["cut"] == "Cut in half \ufffd"
     assert found["wrong"] == ["Without a key nobody is answered. It begins with hk_: harken key create"] * 3
     assert sum(found["pages"]) >= 3
     assert found["pages"][0] == 2
