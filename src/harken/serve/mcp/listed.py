@@ -53,31 +53,10 @@ MOST_RESOURCES = 20
 _ALL = "all"
 # What says how a text was found, or is in what stands around it, or one call away; and the longest of the rest.
 _LEFT_OUT = {
-    *(
-        "score",
-        "threshold",
-        "similarity",
-        "keyword_rank",
-        "vector_rank",
-        "fused",
-        "reasons",
-        "part",
-        "distance",
-        "distance_limit",
-    ),
-    *(
-        "conversation_id",
-        "exchange_id",
-        "call_id",
-        "trust",
-        "updated_at",
-        "accessed_at",
-        "confirmed_at",
-        "suggested_review",
-        "supersedes",
-        "members",
-    ),
-}
+    "score", "threshold", "similarity", "keyword_rank", "vector_rank", "fused", "reasons", "part", "distance",
+    "distance_limit", "conversation_id", "exchange_id", "call_id", "trust", "updated_at", "accessed_at", "confirmed_at",
+    "suggested_review", "supersedes", "members",
+}  # fmt: skip
 _TITLE_CHARS = 80
 _MOST_CHARS = {"title": 36, "author": 16, "tool_name": 20, "project": 24}
 _EMPTY: tuple[object, ...] = (None, "", [], {})
