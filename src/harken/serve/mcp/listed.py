@@ -14,6 +14,7 @@ from harken.model.experiences import DOMAINS, STRATEGIES
 from harken.model.views import format_moment, parse_moment
 from harken.serve.operations.operation import AnyOperation, Effect
 from harken.serve.operations.registry import OPERATIONS, operation_of
+from harken.text.characters import legible
 from harken.text.shown import one_line, short_key
 
 DEFAULT_TOOLS = "search,show,assemble_context,premortem,remember,forget"
@@ -96,7 +97,7 @@ def resources_of(answer: Mapping[str, Any]) -> list[dict[str, str]]:
     return [
         {
             "name": one["id"],
-            "title": one_line(one["content"], _TITLE_CHARS),
+            "title": legible(one_line(one["content"], _TITLE_CHARS)),
             "uri": f"{SCHEME}memory/{one['id']}",
             "mimeType": "application/json",
         }
