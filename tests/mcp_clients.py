@@ -170,6 +170,8 @@ async def check_offers(client: Client, ids: dict[str, str]) -> None:
     assert "Aurora" in recap
     assert await client.get_prompt("recap", {})
     assert "drips" in (await client.get_prompt("premortem", {"domain": "debugging"})).messages[0].content.text
+    unknown = (await client.get_prompt("premortem", {"domain": "security"})).messages[0].content.text
+    assert unknown.startswith("Nothing that has gone wrong before")
     with pytest.raises(MCPError, match="no tool 'serch'"):
         await client.call_tool("serch", {})
     for uri in ("harken://conversation/ffffffffffff", "harken://memory/../../etc/passwd", "file:///etc/passwd"):

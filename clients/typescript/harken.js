@@ -40,7 +40,8 @@ export class HarkenClient {
     if (this.space !== undefined) headers["harken-space"] = utf8(this.space);
     // The same for every attempt: what was done by one whose answer was lost is not done again.
     if (WRITES.has(verb)) headers["idempotency-key"] = crypto.randomUUID();
-    const body = JSON.stringify(given);
+    // A text that was cut inside an emoji ends with half of it, which no server takes.
+    const body = JSON.stringify(given, (_name, value) => value?.toWellFormed?.() ?? value);
     for (let attempt = 1; ; attempt++) {
       const wait = Math.min(MOST_WAIT, LEAST_WAIT * 2 ** (attempt - 1)) * (0.5 + Math.random() / 2);
       let response;

@@ -23,6 +23,7 @@ from harken.errors import EndpointError, UsageError
 from harken.model.arguments import arguments_of
 from harken.serve.operations.operation import AnyOperation, Effect
 from harken.serve.operations.registry import TEAM_OPERATIONS, operation_of
+from harken.text.characters import sound_value
 
 # Too often, the same is being answered, the store or the server is away: come back.
 _AGAIN = (409, 429, 502, 503, 504)
@@ -91,7 +92,7 @@ class _Client:
         if operation.effect is not Effect.READS:
             # The same for every attempt: what was done by one whose answer was lost is not done again.
             headers["idempotency-key"] = uuid4().hex
-        named = {name: value for name, value in given.items() if value is not None}
+        named = sound_value({name: value for name, value in given.items() if value is not None})
         encoded = httpx.Headers(headers, encoding="utf-8")
         request = self._http.build_request("POST", f"/v1/{operation.name}", json=named, headers=encoded)
         for attempt in range(1, self._attempts + 1):
@@ -100,7 +101,8 @@ class _Client:
             assert response is not None  # noqa: S101 - a request was yielded
             if isinstance(response, httpx.TransportError):
                 if attempt == self._attempts:
-                    raise EndpointError(f"{request.url} cannot be reached: {type(response).__name__}.") from response
+                    reason = str(response) or type(response).__name__
+                    raise EndpointError(f"{request.url} cannot be reached: {reason}.") from response
                 yield wait
                 continue
             if response.status_code == httpx.codes.OK:

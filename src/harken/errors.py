@@ -40,10 +40,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
 
 class HarkenError(Exception):
     """The root of every error that Harken raises on purpose."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Carry it to another process as it is: pools hang or break on what takes other arguments than it keeps."""
+        return Exception.__new__, (type(self), *self.args), self.__dict__
 
 
 class ConfigError(HarkenError):

@@ -220,6 +220,7 @@ class TestWrong(Sharing):
     def test_what_is_not_there_is_named(self, app: ASGIApp) -> None:
         http = Http(app)
         assert "There are: search, " in http.verb("serch", {}).json()["error"]
+        assert "search_" not in http.verb("fetch_conversation_details", {"conversation_id": "nope"}).json()["error"]
         assert "There are: " in http("GET", "/v2").json()["error"]
         assert http("GET", "/v1/search").status_code == 405
 

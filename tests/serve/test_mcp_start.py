@@ -105,11 +105,18 @@ def test_without_a_handshake_the_first_answers_are_those_of_the_sdk(cli: Command
 
 def test_where_a_daemon_runs_memories_are_listed_at_once(cli: CommandLine, daemon: Callable[[], int]) -> None:
     with Harken(cli.home, settings={"embedder": "none"}, env={}) as harken:
-        uid = harken.memories.add("Ships are moored at quay seven.").memory.uid
+        # Also what no person sees, and every model reads, is left out.
+        uid = harken.memories.add("Ships are moored\U000e0041\u202e at quay seven.").memory.uid
     daemon()
+    listed = [(uid, "Ships are moored at quay seven.")]
     with serving(cli) as client:
         # A daemon that is busy is not waited for.
-        eventually(lambda: [each["name"] for each in client.ask("resources/list", ENVELOPE)["resources"]] == [uid])
+        eventually(
+            lambda: (
+                [(each["name"], each["title"]) for each in client.ask("resources/list", ENVELOPE)["resources"]]
+                == listed
+            )
+        )
 
 
 def test_what_waits_for_the_sdk_keeps_no_list_waiting(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import json
 import shutil
 import subprocess
 from collections.abc import Iterator
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -179,11 +180,26 @@ def test_it_comes_back_when_it_is_told_to_and_gives_up_in_the_end() -> None:
         harken.whoami()
 
     def gone(request: httpx.Request) -> httpx.Response:
-        raise httpx.ConnectError("gone", request=request)
+        raise httpx.ConnectError("certificate verify failed", request=request)
 
     unheard = HarkenClient("http://team.example.org", "hk_", attempts=2, transport=httpx.MockTransport(gone))
-    with unheard as harken, pytest.raises(EndpointError, match="cannot be reached"):
+    with unheard as harken, pytest.raises(EndpointError, match="cannot be reached: certificate verify failed"):
         harken.whoami()
+
+
+def test_what_json_cannot_carry_is_said_or_made_sound_as_in_the_library() -> None:
+    """Half of an emoji, where a text was cut, ended in an error of encoding, and a date in Python's own."""
+    sent: list[Any] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        sent.append(json.loads(request.content))
+        return httpx.Response(200, json={})
+
+    with HarkenClient("http://team.example.org", "hk_", transport=httpx.MockTransport(answer)) as harken:
+        harken.record("run", "user", "cut in half \ud83d")
+        with pytest.raises(UsageError, match="JSON has no form for a date"):
+            harken.call("search", query="staging", since=date(2026, 5, 8))
+    assert sent == [{"conversation": "run", "role": "user", "text": "cut in half \ufffd"}]
 
 
 def test_waiting_for_a_connection_is_no_part_of_the_time_for_an_answer() -> None:
@@ -212,6 +228,8 @@ import {{ ApiError, HarkenClient }} from {module};
 const harken = new HarkenClient({{ url: {url}, key: {key} }});
 const said = await harken.record({{ conversation: "node", role: "user", text: "  Kept as it is.\\n" }});
 const shown = await harken.show({{ id: said.id }});
+const half = await harken.record({{ conversation: "node", role: "user", text: "Cut in half 🍞".slice(0, -1) }});
+const cut = (await harken.show({{ id: half.id }})).messages.at(-1).text;
 const contents = ["Ilse bakes bread.", "Owls hoot at night.", "Red paint peels off."];
 for (const content of contents) await harken.inSpace("written").remember({{ content }});
 const pages = [];
@@ -232,7 +250,7 @@ for (const body of ['{{"message": "no"}}', "null", "<html>"]) {{
   catch (error) {{ elsewhere.push([error.type, error.detail]); }}
 }}
 const text = shown.messages[0].text;
-console.log(JSON.stringify({{ elsewhere, wrong, text, pages, refused, printed: JSON.stringify(harken) }}));
+console.log(JSON.stringify({{ cut, elsewhere, wrong, text, pages, refused, printed: JSON.stringify(harken) }}));
 """
 
 
@@ -245,6 +263,7 @@ def test_the_typescript_client_does_the_same_in_node(address: str, served: Serve
     assert ran.returncode == 0, ran.stderr
     found: dict[str, Any] = json.loads(ran.stdout)
     assert found["text"] == "  Kept as it is.\n"
+    assert found["cut"] == "Cut in half \ufffd"
     assert found["wrong"] == ["Without a key nobody is answered. It begins with hk_: harken key create"] * 3
     assert sum(found["pages"]) >= 3
     assert found["pages"][0] == 2

@@ -284,6 +284,18 @@ def test_a_form_that_is_saved_as_it_was_shown_changes_no_letter(harken: Harken, 
     assert '"❤\ufe0f می\u200cخواهم"' in viewer.page(f"/conversations/{talk}")
 
 
+def test_a_page_that_was_left_open_brings_no_earlier_words_back(harken: Harken, viewer: Viewer) -> None:
+    uid = harken.memories.add("Ships moor at quay seven.").memory.uid
+    page = viewer.page(f"/memories/{uid}")
+    opened = {"id": uid, "text": "Ships moor at quay seven.", "at": re.findall(r'name="at" value="(.*?)"', page)[0]}
+    harken.memories.edit(uid, content="Ships moor at quay nine.")
+    refused = viewer.send("/do/edit", **opened, importance="0.9")
+    assert (refused.status_code, "changed since" in refused.text) == (422, True)
+    assert harken.memories.get(uid).content == "Ships moor at quay nine."
+    opened["at"] = re.findall(r'name="at" value="(.*?)"', viewer.page(f"/memories/{uid}"))[0]
+    assert viewer.send("/do/edit", **opened, importance="0.9").status_code == 303
+
+
 def test_a_memory_shows_those_that_it_replaced(harken: Harken, viewer: Viewer) -> None:
     old = harken.memories.add("Ships are moored at quay seven first.", "workflow").memory
     new = harken.memories.add("Ferries dock at the north pier.", "workflow").memory

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import html
+import json
 import re
+import time
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -193,3 +196,21 @@ def test_what_memory_did_is_told_by_week_agent_and_project(harken: Harken, viewe
     line = re.search(r"<td>(\d{4}-W\d\d)</td><td>claude-code</td><td class=\"n\">3</td>", page)
     assert line is not None
     assert line[1] in page[: page.index("How long hooks took")]
+
+
+def test_charts_begin_months_and_weeks_by_the_clock_on_the_wall(
+    harken: Harken, viewer: Viewer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """West of Greenwich the bar of November stood at the 31st of October."""
+    harken.chats.note_given(fill(harken)["conversation"], {}, lambda: False, 0, took=[("claude-code", 20.0)])
+    try:
+        with monkeypatch.context() as away:
+            away.setenv("TZ", "America/New_York")
+            time.tzset()
+            charts = re.findall(r'data-chart="(.*?)"', viewer.page("/spend") + viewer.page("/statistics"))
+            firsts = [datetime.fromtimestamp(json.loads(html.unescape(each))["x"][0]) for each in charts]
+    finally:
+        time.tzset()
+    assert [each.hour for each in firsts] == [0] * len(charts)
+    assert [each.day for each in firsts[:2]] == [1, 1]
+    assert {each.weekday() for each in firsts[2:]} == {0}

@@ -1,14 +1,26 @@
 from __future__ import annotations
 
 import json
+import pickle
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import harken
+from harken.client import ApiError
 from harken.context import compose
-from harken.errors import ContextAssemblyError, InvalidContextTypeError, UsageError, sentence_of
+from harken.errors import (
+    ContextAssemblyError,
+    ForeignRecordError,
+    HarkenError,
+    InvalidContextTypeError,
+    KeyRefusedError,
+    MissingExtraError,
+    SpaceReadOnlyError,
+    UsageError,
+    sentence_of,
+)
 from harken.model.conversations import ContextItem
 
 
@@ -45,3 +57,13 @@ def test_what_callers_of_the_assembler_need_is_at_the_top_of_the_package() -> No
     assert (harken.FormattedContext, harken.ContextItem) == (compose.FormattedContext, ContextItem)
     with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
         harken.Nothing  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    "error",
+    [ApiError(403, "urn:harken:problem:forbidden", "You may not."), KeyRefusedError(), MissingExtraError("MCP", "mcp"),
+     ForeignRecordError("1", "notes", "bob", ["ann"]), SpaceReadOnlyError("write", "notes"), UsageError("No.")],
+)  # fmt: skip
+def test_an_error_comes_out_of_another_process_as_it_was(error: HarkenError) -> None:
+    found = pickle.loads(pickle.dumps(error))
+    assert (type(found), str(found), vars(found)) == (type(error), str(error), vars(error))

@@ -31,7 +31,7 @@ from harken.text.shown import one_line
 _WORDS_TOKENS, _LEAST_TOKENS = 1000, 50
 # What stands around a page: its heading, its fence, where to go on.
 _AROUND_TOKENS = 110
-_WHERE = "Ids stand in the marks of quotations and in the results of search_history."
+_WHERE = "Ids stand in the marks of quotations and in what a search finds."
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,8 +41,7 @@ class RecordForm(BaseModel):
     @classmethod
     def _given(cls, given: dict[str, Any]) -> dict[str, Any]:
         """Leave out what may be left out and is null, or blank where a text may be: many models name every argument."""
-        plain = {name: value.strip() if isinstance(value, str) else value for name, value in given.items()}
-        return {name: value for name, value in given.items() if plain[name] not in cls.blank.get(name, ())}
+        return {n: v for n, v in given.items() if (v.strip() if isinstance(v, str) else v) not in cls.blank.get(n, ())}
 
     @model_validator(mode="after")
     def _whole(self) -> Self:

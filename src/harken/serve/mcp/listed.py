@@ -14,6 +14,7 @@ from harken.model.experiences import DOMAINS, STRATEGIES
 from harken.model.views import format_moment, parse_moment
 from harken.serve.operations.operation import AnyOperation, Effect
 from harken.serve.operations.registry import OPERATIONS, operation_of
+from harken.text.characters import legible
 from harken.text.shown import one_line, short_key
 
 DEFAULT_TOOLS = "search,show,assemble_context,premortem,remember,forget"
@@ -53,31 +54,10 @@ MOST_RESOURCES = 20
 _ALL = "all"
 # What says how a text was found, or is in what stands around it, or one call away; and the longest of the rest.
 _LEFT_OUT = {
-    *(
-        "score",
-        "threshold",
-        "similarity",
-        "keyword_rank",
-        "vector_rank",
-        "fused",
-        "reasons",
-        "part",
-        "distance",
-        "distance_limit",
-    ),
-    *(
-        "conversation_id",
-        "exchange_id",
-        "call_id",
-        "trust",
-        "updated_at",
-        "accessed_at",
-        "confirmed_at",
-        "suggested_review",
-        "supersedes",
-        "members",
-    ),
-}
+    "score", "threshold", "similarity", "keyword_rank", "vector_rank", "fused", "reasons", "part", "distance",
+    "distance_limit", "conversation_id", "exchange_id", "call_id", "trust", "updated_at", "accessed_at", "confirmed_at",
+    "suggested_review", "supersedes", "members",
+}  # fmt: skip
 _TITLE_CHARS = 80
 _MOST_CHARS = {"title": 36, "author": 16, "tool_name": 20, "project": 24}
 _EMPTY: tuple[object, ...] = (None, "", [], {})
@@ -117,7 +97,7 @@ def resources_of(answer: Mapping[str, Any]) -> list[dict[str, str]]:
     return [
         {
             "name": one["id"],
-            "title": one_line(one["content"], _TITLE_CHARS),
+            "title": legible(one_line(one["content"], _TITLE_CHARS)),
             "uri": f"{SCHEME}memory/{one['id']}",
             "mimeType": "application/json",
         }

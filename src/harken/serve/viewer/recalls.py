@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from typing import Any
 
 from harken.serve.viewer.pages import Gone, PageMaker, PageRequest, Rendered
@@ -56,13 +56,13 @@ def statistics(asked: PageRequest) -> Rendered:
 
 
 def _monday(week: str) -> int:
-    """The first moment of a week, `2026-W48`, in seconds; 0 of what is none."""
+    """The first moment of a week, `2026-W48`, by the clock that charts go by, in seconds; 0 of what is none."""
     try:
         year, number = week.split("-W")
         day = date.fromisocalendar(int(year), int(number), 1)
     except ValueError:
         return 0
-    return int(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp())
+    return int(datetime(day.year, day.month, day.day).astimezone().timestamp())
 
 
 def _chart(weeks: Sequence[Mapping[str, Any]], named: Mapping[str, str]) -> str:

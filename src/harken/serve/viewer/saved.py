@@ -79,6 +79,10 @@ def edit(asked: PageRequest) -> Gone:
     except ValueError:
         raise UsageError("The importance is a number from 0 to 1.") from None
     before = _saved(asked, "memory", uid)
+    if asked.field("at") not in ("", before["updated_at"]):
+        raise UsageError(
+            "This memory was changed since its page was opened. Open it anew, and correct what it says now."
+        )
     shown = ", ".join(before["tags"])
     typed = _typed(asked, "tags", shown)
     parts = before["tags"] if typed == shown else [part.strip().lstrip("#") for part in typed.split(",")]
@@ -182,16 +186,14 @@ def forget(asked: PageRequest) -> Gone:
     kind, uid = asked.field("kind"), asked.field("id")
     if asked.field("word").lower() != _AGREED:
         raise UsageError(f"Nothing was forgotten. Type the word {_AGREED} if it is to go for good.")
-    done = asked.call("forget", ids=[uid], kind=kind, confirm=True)
-    count = done["messages"] or len(done["ids"])
-    return Gone(f"/forgotten?{urlencode({'kind': kind, 'count': count})}")
+    asked.call("forget", ids=[uid], kind=kind, confirm=True)
+    return Gone(f"/forgotten?{urlencode({'kind': kind})}")
 
 
 def forgotten(asked: PageRequest) -> Rendered:
     """Say that it is gone."""
     kind = asked.query.get("kind", "memory")
-    facts = {"title": "Forgotten", "kind": kind, "count": asked.query.get("count", ""), "list": _LISTS.get(kind, "/")}
-    return Rendered("forgotten.html", facts)
+    return Rendered("forgotten.html", {"title": "Forgotten", "list": _LISTS.get(kind, "/")})
 
 
 PAGES: dict[str, PageMaker] = {

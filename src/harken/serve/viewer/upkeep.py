@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import groupby
 from typing import Any
 
@@ -24,7 +24,7 @@ def spend(asked: PageRequest) -> Rendered:
     """Show what was said, recalled and spent by month, agent and project; and the workers."""
     stats, status = asked.call("stats"), asked.call("status")
     months = [each for each in stats["months"] if each["name"][:1].isdigit()]
-    moments = [int(datetime.strptime(each["name"], "%Y-%m").replace(tzinfo=UTC).timestamp()) for each in months]
+    moments = [int(datetime.strptime(each["name"], "%Y-%m").astimezone().timestamp()) for each in months]
     chart: dict[str, Any] = {
         name: json.dumps({"x": moments, "series": [{"name": label, "values": [each[key] for each in months]}]})
         for name, label, key in (("messages", "messages", "messages"), ("recalls", "recalled tokens", "recall_tokens"))
