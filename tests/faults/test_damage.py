@@ -295,7 +295,9 @@ def test_a_damaged_database_names_the_command_that_makes_it_anew(
     database.write_bytes(content)
     if content:
         assert "is damaged" in told("doctor", code=1).out
-        assert "fixed: " in told("doctor", "--fix").out
+        fixed = told("doctor", "--fix")
+        assert "fixed: " in fixed.out
+        assert "has to be given again: what `harken config set` kept, webhooks" in fixed.err
         assert_whole(told)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from command_line import TIMEOUT_SECONDS, CommandLine
+from command_line import PYTHON, TIMEOUT_SECONDS, CommandLine
 from harken import __version__
 from harken.serve.cli.main import COMMANDS as EVERY_COMMAND
 from harken.serve.cli.main import SECTIONS
@@ -136,6 +136,14 @@ def test_a_reader_that_goes_away_is_no_error_worth_words(stocked: CommandLine) -
         process.stdout.close()
         assert process.stderr.read() == ""
         assert process.wait(TIMEOUT_SECONDS) == 1
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_command_that_is_started_without_a_stream_goes_without_it(cli: CommandLine, closed: str) -> None:
+    command = ["sh", "-c", f'exec "$@" {closed}', "sh", *PYTHON]
+    for words in (("memory", "add", "The goats are milked at six", "--category", "fact"), ("list",)):
+        done = subprocess.run([*command, *words], env=cli.environment(), capture_output=True, check=False)
+        assert (done.returncode, b"unexpected" in done.stderr) == (0, False), done.stderr
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -67,6 +69,29 @@ def harken(ready_home: Path, store_settings: dict[str, Any]) -> Iterator[Harken]
 @pytest.fixture
 def daemon(harken: Harken, tmp_path: Path) -> Daemon:
     return Daemon(harken, DaemonPaths(str(tmp_path)))
+
+
+def test_one_that_ends_as_it_begins_leaves_no_worker_behind_that_is_started_later(
+    harken: Harken, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, ended, start = threading.Event(), threading.Event(), Harken.start_worker
+
+    def slowly(one: Harken) -> None:
+        began.set()
+        time.sleep(2)
+        start(one)
+        ended.set()
+
+    def leave() -> None:
+        daemon.has_answered.set()
+        threading.Thread(target=lambda: began.wait() and daemon.leave()).start()
+
+    monkeypatch.setattr(Harken, "start_worker", slowly)
+    daemon = Daemon(harken, DaemonPaths(str(tmp_path)), leave)
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/daemon.lock").touch()
+    daemon.run(make_app(harken, daemon))
+    assert ended.is_set()
 
 
 @pytest.fixture

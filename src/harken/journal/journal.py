@@ -106,14 +106,12 @@ class Journal:
         found: list[tuple[str, int]] = []
         for name in self._folders() if folder is None else (folder,):
             # Whoever forgets may take a file away, or the whole folder, while this looks without the lock.
-            try:
+            with _translated(self._folder), contextlib.suppress(FileNotFoundError, NotADirectoryError):
                 with os.scandir(f"{self._root}/{name}") as entries:
                     files = [file for file in entries if file.name.endswith(".jsonl")]
-            except (FileNotFoundError, NotADirectoryError):
-                continue
-            for file in files:
-                with contextlib.suppress(FileNotFoundError):
-                    found.append((f"{name}/{file.name}", file.stat().st_size))
+                for file in files:
+                    with contextlib.suppress(FileNotFoundError):
+                        found.append((f"{name}/{file.name}", file.stat().st_size))
         return sorted(found)
 
     def _folders(self) -> list[str]:
@@ -253,6 +251,7 @@ def _translated(place: Path) -> Iterator[None]:
                 f"{place} cannot grow: no space is left on the device. Free some and try again."
             ) from error
         if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
-            message = f"{place} cannot be written: {error.strerror}. Check its permissions."
+            fix = f"Check its permissions; of what sudo has made: sudo chown -R $USER '{place}'"
+            message = f"{error.filename or place} cannot be used: {error.strerror}. {fix}"
             raise StoreReadOnlyError(message) from error
         raise JournalError(f"{place}: {error.strerror}") from error

@@ -201,6 +201,22 @@ class TestReading:
         (folder(tmp_path) / "c" / "notes.txt").write_text("hello")
         assert [path for path, _ in journal.files()] == ["c/2023-05-08.jsonl"]
 
+    def test_a_folder_that_another_user_made_is_named_with_the_fix(
+        self, journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        append(journal, message(1))
+        whole, theirs = os.scandir, str(folder(tmp_path) / "c")
+
+        def refused(path: str) -> Any:
+            if path == theirs:
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+            return whole(path)
+
+        monkeypatch.setattr(os, "scandir", refused)
+        fix = f"^{theirs} cannot be used: Permission denied.*sudo chown -R .USER '{folder(tmp_path)}'$"
+        with pytest.raises(StoreReadOnlyError, match=fix):
+            journal.files()
+
     def test_a_file_that_vanishes_while_it_is_looked_at_hides_no_other(self, journal: Journal, tmp_path: Path) -> None:
         append(journal, message(1), message(2, day=1))
         known = journal.files()

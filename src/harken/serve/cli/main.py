@@ -192,6 +192,10 @@ def _by_numbers(error: UnicodeError) -> tuple[str, int]:
 
 def run() -> None:
     """Run the command line; every failure is one line on stderr and an exit code."""
+    for name, mode in {"stdin": "r", "stdout": "w", "stderr": "w"}.items():
+        if getattr(sys, name) is None:
+            # Started without it; else the next file that is opened would have its number, and be taken for it.
+            setattr(sys, name, open(os.devnull, mode))  # noqa: PTH123, SIM115 - until the end
     if isinstance(sys.stdout, TextIOWrapper) and codecs.lookup(sys.stdout.encoding).name != "utf-8":
         codecs.register_error(_NUMBERS, _by_numbers)
         sys.stdout.reconfigure(errors=_NUMBERS)

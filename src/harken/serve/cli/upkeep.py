@@ -65,6 +65,8 @@ def _set_database_aside(session: CommandSession) -> None:
 
     for moved in set_database_aside(session.settings().home / DATABASE_NAME):
         session.note(f"The damaged database was moved to {moved}")
+    kept = f"what `{session.prefix}config set` kept, webhooks, what was indexed, and the books of what models cost"
+    session.note(f"The journal has not, and has to be given again: {kept}.")
 
 
 @click.command()

@@ -122,7 +122,8 @@ class Daemon:
             self.watcher.start()
             asyncio.run(self._serve(app, listening))
         finally:
-            self._beginning.join(_FIRST_SECONDS)
+            # Or workers would be started behind the end of all others, on a store that is closed.
+            self._beginning.join(_DRAIN_SECONDS)
             # Another's stands there where the home was deleted and made anew.
             if _identity(self.paths.socket) == self._own:
                 with suppress(FileNotFoundError):
@@ -207,6 +208,7 @@ class Daemon:
         self.has_answered.wait(_FIRST_SECONDS)
         if not self.is_leaving:
             self._start_workers()
+        if not self.is_leaving:
             self._warm_up()
             # All that is imported and loaded by now stays. To look for garbage among it takes 45 ms, and whoever waits
             # for a hook at that moment waits for it too.
