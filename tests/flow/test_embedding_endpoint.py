@@ -138,6 +138,27 @@ def test_a_search_where_nothing_is_recorded_says_how_to_begin(configured: Comman
     assert outcome.err == "Nothing is recorded yet. Bring in what there is: harken import\n"
 
 
+def test_the_key_of_a_new_endpoint_is_not_sent_to_the_one_before(
+    configured: CommandLine, server: EmbeddingServer, tmp_path: Path
+) -> None:
+    configured("import", "jsonl", tmp_path / "talk.jsonl")
+    asked = len(server.requests)
+    with EmbeddingServer(dims=64, api_key="key-of-the-other") as other:
+        url = other.url.replace("127.0.0.1", "localhost")
+        text = SETTINGS.format(url=url, model="other", key="key-of-the-other")
+        (configured.home / "harken.toml").write_text(text, encoding="utf-8")
+        assert "An old gouda" in configured("search", "gouda").out
+        assert [request.authorization for request in server.requests[asked:]] == [""]
+        # The same endpoint still gets its own, by whichever model of it.
+        configured("worker", "run", "--until-idle")
+    configure(configured, server, "second")
+    configured("worker", "run", "--until-idle")
+    configure(configured, server, "first")
+    outcome = configured("search", QUERY, "--mode", "semantic", "--json")
+    assert outcome.json()["hits"][0]["similarity"] > 0.4
+    assert {request.authorization for request in server.requests[asked + 1 :]} == {f"Bearer {KEY}"}
+
+
 def test_a_key_that_is_refused_is_said_so_and_is_in_no_file_but_the_settings(
     configured: CommandLine, server: EmbeddingServer, tmp_path: Path
 ) -> None:

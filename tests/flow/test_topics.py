@@ -13,12 +13,14 @@ import pytest
 from sqlalchemy import true
 
 from harken.engine import Harken
+from harken.providers.summarizers.written import ANSWER_TOKENS
 from harken.record.ids import conversation_uid
 from harken.serve.hooks.answers import Hooks
 from harken.serve.operations.operation import Caller
 from harken.serve.operations.registry import operation_of
 from harken.storage.tables import vectors
-from harken.testing import HashingEmbedder
+from harken.testing import ChatServer, HashingEmbedder, Says
+from harken.testing.local_server import Request
 
 if find_spec("sklearn") is None:
     # Not imported, for every process collects all tests, and few run these.
@@ -86,6 +88,27 @@ def test_topics_are_named_by_their_words_and_go_on_under_their_ids(harken: Harke
     assert new in places
     for uid, place in before.items():
         assert abs(places[uid].x - place.x) + abs(places[uid].y - place.y) < 0.2
+
+
+def test_a_model_names_topics_with_room_to_think_and_never_in_place_of_their_owner(
+    harken: Harken, tmp_path: Path
+) -> None:
+    harken.topics.refresh()
+
+    def answer(_request: Request) -> Says:
+        mine = [topic for topic in harken.topics.list() if topic.name]
+        if len(server.requests) == 2:
+            harken.topics.rename(mine[1].uid, "Mine")
+        return Says("<think> Well, what", finish="length") if len(server.requests) == 3 else Says('"Theirs"')
+
+    with ChatServer(otherwise=answer) as server:
+        for key, value in {"llm.url": server.url, "llm.model": "openai:gpt-5-mini"}.items():
+            harken.run_time.set(key, value)
+        named = [topic.name for topic in harken.topics.refresh(by_model=True) if topic.name]
+    assert sorted(named)[:2] == ["Mine", "Theirs"]
+    assert not any("think" in name for name in named)
+    # A model that thinks first says nothing within the length of a name.
+    assert {request.body["max_completion_tokens"] for request in server.requests} == {ANSWER_TOKENS}
 
 
 def test_a_given_name_stays_and_topics_outlive_an_export(harken: Harken, tmp_path: Path) -> None:

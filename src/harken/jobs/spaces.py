@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from harken.config.settings import Settings
 from harken.errors import ConfigError, MissingExtraError, ProviderError
@@ -194,7 +195,7 @@ def open_spaces(
     second: dict[str, Any] = {"second": lambda: open_embedder(languages), "multilingual": wanted}
     if given is not None:
         return Spaces(store, lambda: given, {"name": "given"}, lambda _spec: given, **second)
-    key = settings.embedding.api_key
+    key, url = settings.embedding.api_key, settings.embedding.url
 
     def opened(options: EmbedderOptions) -> Embedder:
         # Whoever searches by words alone opens none.
@@ -204,7 +205,11 @@ def open_spaces(
         return open_embedder(options, meter)
 
     def from_spec(spec: dict[str, Any]) -> Embedder:
-        return opened(EmbedderOptions.from_spec(spec, settings.home, key.get_secret_value() if key else None))
+        # The key that is set is for the endpoint that is set, and no other vendor's business.
+        is_its = key is not None and (url is None or urlsplit(url).hostname == urlsplit(spec.get("url", "")).hostname)
+        return opened(
+            EmbedderOptions.from_spec(spec, settings.home, key.get_secret_value() if is_its and key else None)
+        )
 
     if settings.embedder == "none":
         return Spaces(store, None, {}, from_spec)

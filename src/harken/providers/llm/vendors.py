@@ -47,15 +47,8 @@ def _openai(options: ChatOptions, connections: httpx2.AsyncClient) -> Model:
     from pydantic_ai.providers.openai import OpenAIProvider
     from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 
-    url = options.url or (_OLLAMA if options.vendor == "ollama" else _OPENAI)
-    client = AsyncOpenAI(
-        api_key=options.api_key or _NO_KEY,
-        base_url=url,
-        organization="",
-        project="",
-        http_client=connections,
-        max_retries=0,
-    )
+    key, url = options.api_key or _NO_KEY, options.url or (_OLLAMA if options.vendor == "ollama" else _OPENAI)
+    client = AsyncOpenAI(api_key=key, base_url=url, organization="", project="", http_client=connections, max_retries=0)
     if url == _OPENAI:
         return OpenAIChatModel(options.model, provider=OpenAIProvider(openai_client=client))
     # OpenAI's models that think are behind Azure and gateways too; the template of Qwen takes one system message.
