@@ -294,11 +294,6 @@ class Team(Members):
         """Embed and summarize in all spaces in the background from now on, and forget what is kept no longer."""
         self._workers.start()
 
-    @property
-    def is_busy(self) -> bool:
-        """Whether a worker of this process is at work."""
-        return self._workers.is_busy
-
     def _whose_words(
         self, speaker: Speaker, here: TeamSpace, asked: Sequence[tuple[str, Sequence[str]]]
     ) -> list[Provenance | None]:
