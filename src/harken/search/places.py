@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from harken.config.sections import RagConfig
 from harken.search.candidates import Candidates
+from harken.search.union import best_of
 from harken.storage.enrichment.summaries import CONVERSATION, EXCHANGE, TOOLS
 
 # What the second best exchange of a conversation, and its summary, add to the best one.
@@ -64,9 +65,7 @@ def place_exchanges(
     back, `told` the rows of conversations with a summary.
     """
     limit = config.exchange_limit_per_conversation
-    placed = []
-    for row, score in chosen.items():
-        placed.append(_placed(row, score, found, passing))
+    placed = [_placed(row, score, found, passing) for row, score in chosen.items()]
     if config.share_places:
         return _shared(placed, config.conversation_limit * limit, told, everywhere)
     return [replace(each, exchanges=dict(list(each.exchanges.items())[:limit])) for each in placed]
@@ -113,8 +112,3 @@ def _shared(placed: Sequence[Placed], places: int, told: Collection[int], everyw
         if len(kept) < places:
             kept.add(row)
     return [replace(one, exchanges={row: one.exchanges[row] for row in one.exchanges if row in kept}) for one in placed]
-
-
-def best_of(similarities: Iterable[float | None]) -> float | None:
-    """The highest; None where none is known."""
-    return max((each for each in similarities if each is not None), default=None)
