@@ -250,7 +250,7 @@ class Members:
         by.require(KeyScope.ADMIN)
         found = by.space(space, Access.ADMIN)
         with self._control.writing(by.principal.team) as tx:
-            space_rows.change_space(tx, found.id, retention_days=checked_days(days))
+            space_rows.put_retention(tx, found.id, checked_days(days))
             return replace(found, retention_days=days)
 
     def grant(self, by: Speaker, space: str, to: str, access: Access) -> Grant:

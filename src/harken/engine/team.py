@@ -33,7 +33,7 @@ from harken.storage.open import open_server
 from harken.storage.team import people
 from harken.storage.team.keys import USED_EVERY, note_used
 from harken.storage.team.origins import NamedOrigin, drop_origins, origins_of
-from harken.storage.team.spaces import NOTHING, change_space, drop_space, list_spaces, readable_spaces
+from harken.storage.team.spaces import NOTHING, drop_space, list_spaces, put_retention, readable_spaces
 from harken.storage.vectors import answering_space
 from harken.text.characters import sha256_of
 
@@ -266,7 +266,7 @@ class Team(Members):
         if found.is_private or found.id == COMMON:
             raise UsageError(f"{found.name} cannot be deleted. A private space goes with its owner: harken erase NAME")
         with self._control.writing(found.team) as tx:
-            change_space(tx, found.id, retention_days=NOTHING)
+            put_retention(tx, found.id, NOTHING)
         self._erasing.drop(found)
         with self._control.writing(found.team) as tx:
             drop_origins(tx, found.id)
@@ -294,11 +294,6 @@ class Team(Members):
     def start_workers(self) -> None:
         """Embed and summarize in all spaces in the background from now on, and forget what is kept no longer."""
         self._workers.start()
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether a worker of this process is at work."""
-        return self._workers.is_busy
 
     def _whose_words(
         self, speaker: Speaker, here: TeamSpace, asked: Sequence[tuple[str, Sequence[str]]]

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from harken.errors import HarkenError, NotFoundError
-from harken.jobs.job import Worker, WorkerState
+from harken.jobs.job import Worker
 from harken.jobs.workers import EMBEDDINGS, WORKERS
 from harken.log import Log
 from harken.model.team import COMMON, TeamSpace
@@ -183,11 +183,6 @@ class TeamWorkers:
         for worker in self._workers:
             worker.stop()
         self._workers, self._works, self._stop_listening = [], [], None
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether a worker is at work, or looks for some."""
-        return any(worker.state is WorkerState.PROCESSING for worker in self._workers)
 
     def _hear(self, tenant: str) -> None:
         team, _, space = tenant.partition("/")

@@ -17,13 +17,13 @@ from harken.model.lookups import PastConversation, PastExchange, Retrieval
 from harken.search.asked import AskedBefore, asked_before, askers_among, may_be_asked_again, objected
 from harken.search.candidates import Candidates, gate_for_asking, pass_strictly
 from harken.search.newest import corrects
-from harken.search.places import Placed, best_of, place_exchanges, rank_conversations
+from harken.search.places import Placed, place_exchanges, rank_conversations
 from harken.search.query import Query, asks_nothing, parse_query
 from harken.search.relevance import Gate, RareWords, for_general, is_talk
 from harken.search.retrieval_log import RetrievalLog
 from harken.search.session import Guess, LookAhead, QueryVector, SearchSession, SearchSessions, attempted
 from harken.search.spread import Several, searched_for
-from harken.search.union import in_one_order, talk_told_apart, trust_here, whose
+from harken.search.union import best_of, in_one_order, talk_told_apart, trust_here, whose
 from harken.storage.past import (
     ConversationHead,
     ExchangeHead,

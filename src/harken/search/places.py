@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from harken.config.sections import RagConfig
 from harken.search.candidates import Candidates
+from harken.search.union import best_of
 from harken.storage.enrichment.summaries import CONVERSATION, EXCHANGE, TOOLS
 
 # What the second best exchange of a conversation, and its summary, add to the best one.
@@ -111,8 +112,3 @@ def _shared(placed: Sequence[Placed], places: int, told: Collection[int], everyw
         if len(kept) < places:
             kept.add(row)
     return [replace(one, exchanges={row: one.exchanges[row] for row in one.exchanges if row in kept}) for one in placed]
-
-
-def best_of(similarities: Iterable[float | None]) -> float | None:
-    """The highest; None where none is known."""
-    return max((each for each in similarities if each is not None), default=None)

@@ -48,15 +48,18 @@ def in_one_order(
         found += [(space, fresh)] if fresh else []
     if len(found) < 2:
         return [(space, item) for space, items in found for item in items]
-    likest = [
-        max((value for item in items if (value := likeness(item)) is not None), default=None) for _, items in found
-    ]
-    highest = max((each for each in likest if each is not None), default=None)
+    likest = [best_of(map(likeness, items)) for _, items in found]
+    highest = best_of(likest)
     merged: list[tuple[str, _Found]] = []
     for (space, items), best in zip(found, likest, strict=True):
         factor = 1.0 if best is None or highest is None or highest <= 0 else max(0.0, best) / highest
         merged += [(space, scored(item, score(item) * factor)) for item in items]
     return sorted(merged, key=lambda each: -score(each[1]))
+
+
+def best_of(similarities: Iterable[float | None]) -> float | None:
+    """The highest; None where none is known."""
+    return max((each for each in similarities if each is not None), default=None)
 
 
 def whose(session: SearchSession, found: Iterable[tuple[str, Sequence[str | None]]]) -> list[Provenance | None]:

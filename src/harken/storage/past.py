@@ -86,7 +86,6 @@ class SaidMessage:
     uid: str
     entry_id: int | None
     role: Role
-    author: str | None
     text: str
     trust: Trust
 
@@ -104,7 +103,6 @@ class PlacedTurn(NamedTuple):
     """An entry of what a person or an agent said, or of a memory, as far as its place goes; `chars` of its text."""
 
     entry_id: int
-    uid: str
     conversation_id: int | None
     exchange_id: int | None
     role: str | None
@@ -118,7 +116,7 @@ def list_turns(tx: Transaction, source: str = MESSAGE_SOURCE) -> list[PlacedTurn
     Nothing of tasks, which ask the same at each run, and nothing that is not to be trusted.
     """
     tasks = tx.select(conversations.c.id).where(conversations.c.channel == TASK_CHANNEL)
-    columns = (entries.c.id, entries.c.ref_uid, entries.c.conversation_id, entries.c.exchange_id, entries.c.role)
+    columns = (entries.c.id, entries.c.conversation_id, entries.c.exchange_id, entries.c.role)
     said = tx.select(*columns, entries.c.created_at, func.length(entries.c.text)).where(
         entries.c.source == source,
         entries.c.is_turn if source == MESSAGE_SOURCE else true(),
@@ -259,7 +257,7 @@ _said = reader(SaidMessage, role=Role, trust=Trust)
 @cache
 def _spoken(dialect: Dialect) -> Select[Any]:
     seen = and_(same(messages.c.uid, entries.c.ref_uid), entries.c.part == "")
-    columns = (messages.c.exchange_id, messages.c.uid, messages.c.role, messages.c.author, messages.c.trust)
+    columns = (messages.c.exchange_id, messages.c.uid, messages.c.role, messages.c.trust)
     return (
         select(*columns, func.substr(messages.c.text, 1, _SHOWN_CHARS).label("text"), entries.c.id.label("entry_id"))
         .select_from(messages.outerjoin(entries, seen))

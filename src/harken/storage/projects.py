@@ -104,7 +104,7 @@ def project_of(tx: Transaction, identity: ProjectIdentity | None) -> tuple[int, 
     return row_id, str(tx.connection.execute(tx.select(projects.c.key).where(projects.c.id == row_id)).scalar_one())
 
 
-PREFER, ONLY, ALL = "prefer", "project", "all"
+PREFER, ALL = "prefer", "all"
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,15 @@ def parse_since(text: str, now: datetime, prefer: str = "past") -> datetime:
     return _span(text, now, prefer)[0]
 
 
+def since_of(text: str | None) -> datetime | None:
+    """Return the first moment of what is named, as seen from now; None where nothing is.
+
+    Raises:
+        UsageError: it is no date.
+    """
+    return parse_since(text, datetime.now(UTC)) if text else None
+
+
 def parse_until(text: str, now: datetime) -> datetime:
     """Return the first moment after what is named: `2026-05-08` reaches to the end of that day.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ from harken.model.workspace import LANGUAGES
 from harken.serve.cli.importing import embed_now, no_embed_option
 from harken.serve.cli.session import CommandAnswer, CommandSession, Report, on_store, print_json, with_json
 from harken.serve.operations.operation import Caller, Piece
-from harken.text.dates import parse_since
+from harken.text.dates import since_of
 from harken.text.shown import counted, readable_bytes
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def index_docs(session: CommandSession, **given: Any) -> None:
 @_indexing
 def index_commits(session: CommandSession, since: str | None, **given: Any) -> None:
     """Index the history that HEAD comes from."""
-    _index(session, ("commits",), since=_moment(since), **given)
+    _index(session, ("commits",), since=since_of(since), **given)
 
 
 @index.command("all")
@@ -195,7 +195,7 @@ def search_documents(harken: Harken, query: Sequence[str], **limits: Any) -> Com
 @_searching
 def search_commits(harken: Harken, query: Sequence[str], since: str | None, **limits: Any) -> CommandAnswer:
     """Find commits by what they did."""
-    return _found(harken.commits.search(" ".join(query), since=_moment(since), **limits))
+    return _found(harken.commits.search(" ".join(query), since=since_of(since), **limits))
 
 
 @commits.command("history")
@@ -244,10 +244,6 @@ def authors(harken: Harken, path: Path) -> CommandAnswer:
     return CommandAnswer(
         {"authors": [asdict(one) for one in found]}, lines or ["Nobody changed it in the commits that are indexed."]
     )
-
-
-def _moment(since: str | None) -> datetime | None:
-    return parse_since(since, datetime.now(UTC)) if since else None
 
 
 def _found(found: SourceHit) -> CommandAnswer:

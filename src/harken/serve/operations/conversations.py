@@ -23,7 +23,7 @@ from harken.serve.operations.operation import (
     number_listed,
     view_of,
 )
-from harken.text.dates import parse_since, parse_until
+from harken.text.dates import parse_since, parse_until, since_of
 from harken.text.shown import counted, one_line, readable_age, readable_bytes
 
 if TYPE_CHECKING:
@@ -274,8 +274,8 @@ class DaysArguments:
 
 
 def _days(harken: Harken, wanted: DaysArguments, _caller: Caller) -> DaysAnswer:
-    since = parse_since(wanted.since, datetime.now(UTC)) if wanted.since else None
-    return DaysAnswer(days=[DayView(day=str(day), questions=n) for day, n in harken.archive.days(since).items()])
+    found = harken.archive.days(since_of(wanted.since))
+    return DaysAnswer(days=[DayView(day=str(day), questions=number) for day, number in found.items()])
 
 
 # A conversation by the name that an agent without hooks has for it.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -42,7 +41,7 @@ from harken.serve.operations.operation import (
     show_each,
     view_of,
 )
-from harken.text.dates import parse_since
+from harken.text.dates import since_of
 
 if TYPE_CHECKING:
     from harken.engine import Harken
@@ -188,11 +187,9 @@ class ExperiencesAnswer(TypedDict):
 
 
 def _list(harken: Harken, wanted: ExperiencesArguments, caller: Caller) -> Sequence[Experience]:
-    since = parse_since(wanted.since, datetime.now(UTC)) if wanted.since else None
-    # One more tells programs, which read page by page, whether there are others.
-    limit = wanted.limit if caller.is_owner else wanted.limit + 1
+    part = {"since": since_of(wanted.since), "limit": caller.read_ahead(wanted.limit)}
     project = caller.project(harken, wanted.project)
-    return harken.experiences.list(**{**asdict(wanted), "since": since, "limit": limit, "project": project})
+    return harken.experiences.list(**{**asdict(wanted), **part, "project": project})
 
 
 def _short_views(found: Sequence[Experience]) -> list[dict[str, Any]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,7 +27,7 @@ from harken.serve.operations.operation import (
     paged,
     view_of,
 )
-from harken.text.dates import parse_since
+from harken.text.dates import since_of
 from harken.text.shown import counted, one_line, short_key
 
 if TYPE_CHECKING:
@@ -152,11 +151,9 @@ def _show_suggested(printer: Printer, found: Mapping[str, Any]) -> None:
 def _digest(harken: Harken, wanted: DigestArguments, caller: Caller) -> Sequence[DigestTopic]:
     if caller.is_owner and not harken.topics.list():
         harken.topics.refresh()
-    since = parse_since(wanted.since, datetime.now(UTC)) if wanted.since else None
-    # One more tells programs, which read page by page, whether there are others.
-    limit = wanted.limit if caller.is_owner else wanted.limit + 1
+    limit = caller.read_ahead(wanted.limit)
     part: dict[str, Any] = {"limit": limit, "offset": wanted.offset, "newest": wanted.newest}
-    found = harken.topics.digest(since, caller.project(harken, wanted.project), **part)
+    found = harken.topics.digest(since_of(wanted.since), caller.project(harken, wanted.project), **part)
     if caller.is_owner:
         number_listed(harken, [line.conversation_uid for each in found for line in each.lines])
     return found

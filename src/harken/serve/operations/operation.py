@@ -106,6 +106,10 @@ class Caller:
             raise UsageError(f"{path} does not exist.")
         return real
 
+    def read_ahead(self, limit: int) -> int:
+        """How many to look for: one more tells programs, which read page by page, whether there are others."""
+        return limit if self.is_owner else limit + 1
+
     def project(self, harken: Harken, named: str | None) -> str | None:
         """The key of the project that a folder belongs to, where an owner names one by a path; else what is named."""
         if named is None or not self.is_owner or not named.startswith((".", "/", "~")):

@@ -108,9 +108,8 @@ class MemoriesAnswer(TypedDict):
 
 
 def _list(harken: Harken, wanted: MemoriesArguments, caller: Caller) -> Sequence[Memory]:
-    # One more tells programs, which read page by page, whether there are others.
-    asked = wanted.limit if caller.is_owner else wanted.limit + 1
-    return harken.memories.list(**{**asdict(wanted), "limit": asked, "project": caller.project(harken, wanted.project)})
+    part = {"limit": caller.read_ahead(wanted.limit), "project": caller.project(harken, wanted.project)}
+    return harken.memories.list(**{**asdict(wanted), **part})
 
 
 def _show_memories(session: Printer, found: Sequence[Memory], otherwise: str) -> None:

@@ -152,9 +152,9 @@ OPERATIONS = (
         "values",
         "List the principles that were distilled.",
         ValuesArguments,
-        lambda harken, wanted, caller: harken.values.list(
-            wanted.axis, wanted.offset + wanted.limit + (not caller.is_owner)
-        )[wanted.offset :],
+        lambda harken, wanted, caller: harken.values.list(wanted.axis, caller.read_ahead(wanted.offset + wanted.limit))[
+            wanted.offset :
+        ],
         "List values",
         ValuesAnswer,
         paged("values"),

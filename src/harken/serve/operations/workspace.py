@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,7 +14,7 @@ from harken.errors import UsageError
 from harken.model.arguments import MOST_COMMITS, Argument
 from harken.model.views import CommitsView, FilesView
 from harken.serve.operations.operation import AnyOperation, Caller, Effect, NoArguments, Operation
-from harken.text.dates import parse_since
+from harken.text.dates import since_of
 
 if TYPE_CHECKING:
     from harken.engine import Harken
@@ -53,8 +52,7 @@ class CommitsArguments(FilesArguments):
 
 
 def _commits(harken: Harken, wanted: CommitsArguments, caller: Caller) -> CommitReport:
-    earliest = parse_since(wanted.since, datetime.now(UTC)) if wanted.since else None
-    place = wanted.place(harken, caller)
+    earliest, place = since_of(wanted.since), wanted.place(harken, caller)
     return harken.commits.index(place, since=earliest, limit=wanted.limit, progress=caller.progress)
 
 

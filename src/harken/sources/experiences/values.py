@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from itertools import count
 from textwrap import shorten
 from typing import Any
@@ -260,7 +259,7 @@ class Values:
             # Ids behind the highest that was ever given.
             fresh = count(max((int(number) for number in numbers if number.isdigit()), default=0) + 1)
             made = [
-                _made(name or f"{axis}_{next(fresh)}", axis, space, vectors, rows, moment)
+                _made(name or f"{axis}_{next(fresh)}", axis, space, vectors, rows)
                 for name, rows in zip(names, clusters, strict=True)
             ]
             for one in made:
@@ -270,15 +269,14 @@ class Values:
 
 
 def _made(
-    uid: str, axis: str, space: StoredSpace, vectors: stored.AxisVectors, rows: Sequence[int], moment: datetime
+    uid: str, axis: str, space: StoredSpace, vectors: stored.AxisVectors, rows: Sequence[int]
 ) -> stored.StoredCluster:
     matrix = vectors.matrix[list(rows)]
     centroid = weighted_centroid(matrix, [TIER_WEIGHTS.get(vectors.tiers[row], 0.5) for row in rows])
     away = distances(matrix, centroid)
     members = sorted(zip([vectors.uids[row] for row in rows], map(float, away), strict=True), key=lambda one: one[::-1])
-    return stored.StoredCluster(
-        uid, axis, space.name, centroid, float(away.mean()), float(away.std()), moment, tuple(members)
-    )
+    spread = float(away.mean()), float(away.std())
+    return stored.StoredCluster(uid, axis, space.name, centroid, *spread, tuple(members))
 
 
 def _earlier(tx: Transaction, axis: str) -> tuple[dict[str, frozenset[str]], set[str]]:

@@ -30,7 +30,6 @@ class StoredCluster:
     centroid: Float32 = field(repr=False)
     mean_distance: float
     deviation: float
-    created_at: datetime
     members: tuple[tuple[str, float], ...]
     retired_at: datetime | None = None
 

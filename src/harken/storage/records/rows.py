@@ -59,7 +59,6 @@ class SavedSource:
         local: columns that this database alone knows and no journal has; they must be nullable.
     """
 
-    source: str
     table: Table
     entries: Callable[[SavedRecord], Sequence[NewEntry]]
     local: frozenset[str] = frozenset()
@@ -125,10 +124,10 @@ def _memory_entries(kept: SavedRecord) -> Sequence[NewEntry]:
 
 
 KEPT: dict[str, SavedSource] = {
-    MEMORY: SavedSource(MEMORY, memories, _memory_entries, local=frozenset({"accessed_at"})),
-    EXPERIENCE: SavedSource(EXPERIENCE, experiences, lambda kept: experience_entries(read_experience(kept))),
-    VALUE: SavedSource(VALUE, learned_values, lambda kept: value_entries(read_value(kept))),
-    TOPIC: SavedSource(TOPIC, topics, lambda _kept: []),
+    MEMORY: SavedSource(memories, _memory_entries, local=frozenset({"accessed_at"})),
+    EXPERIENCE: SavedSource(experiences, lambda kept: experience_entries(read_experience(kept))),
+    VALUE: SavedSource(learned_values, lambda kept: value_entries(read_value(kept))),
+    TOPIC: SavedSource(topics, lambda _kept: []),
 }
 SOURCE_OF_FOLDER = {KEPT_FOLDERS[source]: source for source in KEPT}
 

@@ -28,13 +28,12 @@ class TopicTalk:
 
     row: int
     uid: str
-    at: datetime
     text: str
 
 
 def list_talks(tx: Transaction, with_texts: bool = True) -> list[TopicTalk]:
     """Every conversation of a person, oldest first: no subagent's, no scheduled task's."""
-    columns = (conversations.c.id, conversations.c.uid, conversations.c.created_at, conversations.c.title)
+    columns = (conversations.c.id, conversations.c.uid, conversations.c.title)
     of_people = conversations.c.parent_uid.is_(None), conversations.c.channel != TASK_CHANNEL
     found = tx.select(*columns).where(*of_people).order_by(conversations.c.created_at, conversations.c.id)
     rows = tx.connection.execute(found).all()
@@ -42,10 +41,7 @@ def list_talks(tx: Transaction, with_texts: bool = True) -> list[TopicTalk]:
     turns = _first_turns(tx, func.substr(entries.c.text, 1, _CHARS).label("text"))
     for row in tx.connection.execute(turns) if with_texts else ():
         said.setdefault(row.conversation_id, []).append(row.text)
-    return [
-        TopicTalk(row.id, row.uid, row.created_at, "\n".join([row.title, *said.get(row.id, ())])[: 2 * _CHARS])
-        for row in rows
-    ]
+    return [TopicTalk(row.id, row.uid, "\n".join([row.title, *said.get(row.id, ())])[: 2 * _CHARS]) for row in rows]
 
 
 def talk_vectors(tx: Transaction, space: StoredSpace) -> tuple[list[int], Float32]:

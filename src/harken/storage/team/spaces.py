@@ -133,9 +133,9 @@ def list_grants(tx: TeamTransaction, space_id: str) -> list[Grant]:
     return sorted(found, key=lambda grant: grant.name)
 
 
-def change_space(tx: TeamTransaction, space_id: str, **values: Any) -> None:
-    """Give a space another name, or another time that its content is kept for."""
-    tx.update(spaces, spaces.c.id == space_id, **values)
+def put_retention(tx: TeamTransaction, space_id: str, days: int | None) -> None:
+    """Say for how many days what is in a space is kept; None keeps it for good."""
+    tx.update(spaces, spaces.c.id == space_id, retention_days=days)
 
 
 def drop_space(tx: TeamTransaction, space_id: str) -> None:
