@@ -10,9 +10,10 @@ from datetime import datetime
 from harken.chat.rounds import NO_MODEL, Listen, Rounds, described
 from harken.chat.tools import Toolbox
 from harken.config.settings import Settings
+from harken.context.builder import ContextSession
 from harken.context.chats import Chats
 from harken.context.layers import ContextMessage
-from harken.context.task_history import Run, last_runs
+from harken.context.task_history import Run, last_runs, last_words
 from harken.errors import ConfigError, NotFoundError, UsageError
 from harken.jobs.spend import LanguageModel, MeteredModel
 from harken.model.conversations import (
@@ -23,7 +24,6 @@ from harken.model.conversations import (
     ExchangeEnd,
     ExchangeStatus,
     Message,
-    MessageType,
     Role,
     Trust,
 )
@@ -237,7 +237,7 @@ class Tasks:
         except BaseException as error:
             Runs(self.recorder).finish(begun, answers, ExchangeStatus.FAILED, described(error))
             raise
-        words = _last_words(answers)
+        words = last_words(answers)
         if words is None:
             reason = reason or "The answer does not end with the assistant's words."
         status = ExchangeStatus.FAILED if reason else ExchangeStatus.COMPLETED
@@ -268,7 +268,9 @@ class Tasks:
 
     def context(self, name: str, message: str, *, system: str = "") -> list[ContextMessage]:
         """The messages that a run gets: system prompt, core memory, the task's last complete runs, the request."""
-        return list(self.chats.task_context(_checked(name), message, system))
+        kept = _checked(name)
+        session = ContextSession(conversation_uid(TASK_CHANNEL, kept), None)
+        return [*self.chats.build(session, [message], is_subagent=True, task_name=kept, system_prompt=system).messages]
 
     def list(self) -> list[TaskState]:
         """Every task that has run, by name."""
@@ -302,12 +304,6 @@ def _checked(name: str) -> str:
     if kept is None:
         raise UsageError(f"'{name}' is no name for a task. Use letters, digits, '.', '_' and '-', 64 at most.")
     return kept
-
-
-def _last_words(answers: Sequence[NewMessage]) -> str | None:
-    """What the assistant said last; None where an answer does not end with it."""
-    last = answers[-1] if answers else None
-    return last.text if last and last.role is Role.ASSISTANT and last.type is MessageType.TEXT else None
 
 
 def _messages(answered: str | Sequence[NewMessage]) -> Sequence[NewMessage]:

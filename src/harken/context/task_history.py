@@ -5,12 +5,14 @@ Source: seed TASK-007b, component 3; design.md section 9.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 
 from harken.model.conversations import TASK_CHANNEL, ExchangeStatus, Message, MessageType, Role, Trust
 from harken.record.ids import conversation_uid
+from harken.record.prepared import NewMessage
 from harken.storage.conversations import messages_of_exchange
 from harken.storage.past import newest_exchanges
 from harken.storage.ports import Readable
@@ -37,14 +39,19 @@ class Run:
     @property
     def answer(self) -> str | None:
         """The assistant's last words; None where the run does not end with them."""
-        last = self.messages[-1] if self.messages else None
-        return last.text if last and last.role is Role.ASSISTANT and last.type is MessageType.TEXT else None
+        return last_words(self.messages)
 
     @property
     def is_complete(self) -> bool:
         """True where it came to its answer, did not fail, and is no stranger's, of which nothing is to be learned."""
         is_own = all(message.trust is not Trust.IMPORTED for message in self.messages)
         return self.answer is not None and self.status is not ExchangeStatus.FAILED and is_own
+
+
+def last_words(messages: Sequence[Message | NewMessage]) -> str | None:
+    """What the assistant said last; None where messages do not end with it."""
+    last = messages[-1] if messages else None
+    return last.text if last and last.role is Role.ASSISTANT and last.type is MessageType.TEXT else None
 
 
 def last_runs(store: Readable, name: str, count: int, only_complete: bool = True) -> list[Run]:
