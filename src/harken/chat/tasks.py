@@ -10,6 +10,7 @@ from datetime import datetime
 from harken.chat.rounds import NO_MODEL, Listen, Rounds, described
 from harken.chat.tools import Toolbox
 from harken.config.settings import Settings
+from harken.context.builder import ContextSession
 from harken.context.chats import Chats
 from harken.context.layers import ContextMessage
 from harken.context.task_history import Run, last_runs, last_words
@@ -267,7 +268,9 @@ class Tasks:
 
     def context(self, name: str, message: str, *, system: str = "") -> list[ContextMessage]:
         """The messages that a run gets: system prompt, core memory, the task's last complete runs, the request."""
-        return list(self.chats.task_context(_checked(name), message, system))
+        kept = _checked(name)
+        session = ContextSession(conversation_uid(TASK_CHANNEL, kept), None)
+        return [*self.chats.build(session, [message], is_subagent=True, task_name=kept, system_prompt=system).messages]
 
     def list(self) -> list[TaskState]:
         """Every task that has run, by name."""

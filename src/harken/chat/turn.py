@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 
 from harken.chat.rounds import NO_MODEL, Listen, Rounds, described
@@ -129,19 +130,19 @@ class Chat:
             raise ConfigError(NO_MODEL)
         head = self._head(session.conversation_uid)
         with self._alone(head.uid):
-            settings, exchange = self.settings(), _Exchange(self.recorder, head)
-            rounds = Rounds(self.toolbox, settings.chat, exchange.record, listen, stop or threading.Event())
-            asked = exchange.record(NewMessage(Role.USER, text, trust=Trust.OWNER))
+            settings, record = self.settings(), partial(self._record, head)
+            rounds = Rounds(self.toolbox, settings.chat, record, listen, stop or threading.Event())
+            asked = record(NewMessage(Role.USER, text, trust=Trust.OWNER))
             self._begun.pop(head.uid, None)
             try:
                 prompt = settings.context.system_prompt or SYSTEM_PROMPT
                 now = ContextSession(asked.conversation_uid, asked.segment_uid, head.project or session.project)
                 context = self.chats.build(now, [asked], system_prompt=prompt, past_note=PAST_TOOL_NOTE)
                 metered = MeteredModel(self.language_model.book(), model, CHAT, asked.exchange_uid)
-                why = exchange.end(rounds.talk(metered, asked, context.messages, context.budget_tokens))
+                why = self._end(head.uid, rounds.talk(metered, asked, context.messages, context.budget_tokens))
             except BaseException as error:
                 rounds.keep_cut("failed")
-                exchange.end(described(error))
+                self._end(head.uid, described(error))
                 raise
             facts = rounds.stopped, rounds.finish, rounds.tool_calls, rounds.usage, rounds.price_usd
             return Turn(rounds.said, _status(why), why, *facts, context)
@@ -155,6 +156,20 @@ class Chat:
             raise NotFoundError(f"There is no conversation {uid} any more. Begin another: harken chat")
         return NewConversation(found.channel, found.external_id, project=found.project, own_uid=uid)
 
+    def _record(self, head: NewConversation, *messages: NewMessage) -> Message:
+        """Record messages of a conversation; the last of them as it is kept."""
+        recorded = self.recorder.record([Batch(head, messages)]).messages
+        if not recorded:
+            raise NotFoundError(f"Conversation {head.uid} was forgotten; begin another.")
+        return recorded[-1]
+
+    def _end(self, uid: str, failure: str) -> str | None:
+        """End the conversation's exchange, as failed where something says why; why, as it is kept."""
+        kept = kept_reason(self.recorder, failure) if failure else None
+        self.recorder.end_exchange(uid, _status(kept), kept)
+        self.recorder.wake()
+        return kept
+
     @contextmanager
     def _alone(self, uid: str) -> Iterator[None]:
         """Two turns at once would mix their exchanges."""
@@ -167,28 +182,6 @@ class Chat:
         finally:
             with self._lock:
                 self._talking.discard(uid)
-
-
-@dataclass(frozen=True, slots=True)
-class _Exchange:
-    """One turn's exchange, as it is recorded."""
-
-    recorder: Recorder
-    head: NewConversation
-
-    def record(self, *messages: NewMessage) -> Message:
-        """Record messages of the conversation; the last of them as it is kept."""
-        recorded = self.recorder.record([Batch(self.head, messages)]).messages
-        if not recorded:
-            raise NotFoundError(f"Conversation {self.head.uid} was forgotten; begin another.")
-        return recorded[-1]
-
-    def end(self, failure: str) -> str | None:
-        """End the exchange, as failed where something says why; why, as it is kept."""
-        kept = kept_reason(self.recorder, failure) if failure else None
-        self.recorder.end_exchange(self.head.uid, _status(kept), kept)
-        self.recorder.wake()
-        return kept
 
 
 def _status(error: str | None) -> ExchangeStatus:

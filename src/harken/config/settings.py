@@ -1,6 +1,6 @@
 """Settings: defaults, then the settings file, then `HARKEN_*`, then values set at run time; each with its origin.
 
-This is the only module that reads the environment.
+The environment is read here alone, but for a few places that say why (TID251).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Settings(SettingsSection):
         home: where the journal, the database, models and caches live.
         store: URL of the database; None is the embedded file under the home.
         tenant: whose part of a server's store this is; the embedded store has one, `local`.
-        embedder: `onnx`, `openai-compatible`, `fastembed`, or `none` for keyword search alone.
+        embedder: `onnx`, `openai-compatible`, `fastembed`, `multilingual`, or `none` for keyword search alone.
     """
 
     home: Path

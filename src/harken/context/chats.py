@@ -10,7 +10,7 @@ from pathlib import Path
 
 from harken.config.settings import Settings
 from harken.context.builder import ContextBuilder, ContextSession
-from harken.context.layers import ChatContext, ContextMessage, LayerName, Pending
+from harken.context.layers import ChatContext, LayerName, Pending
 from harken.context.past import SAVED, SavedQuotes, foresee_saved, latest_quotes
 from harken.context.render import ASKED, Quote, recall_quotes
 from harken.context.rules import RULE_SAID, rule_quotes
@@ -19,7 +19,7 @@ from harken.errors import NotFoundError, StoreError, StoreReadOnlyError, UsageEr
 from harken.jobs.job import run_until_idle
 from harken.jobs.summarize import SummarizeSegmentWork
 from harken.model.arguments import SECTIONS
-from harken.model.conversations import TASK_CHANNEL, CoreFact, ProjectIdentity
+from harken.model.conversations import CoreFact, ProjectIdentity
 from harken.model.lookups import Retrieval
 from harken.record.ids import conversation_uid
 from harken.record.recorder import Recorder
@@ -157,11 +157,6 @@ class Chats:
         if not is_preview:
             self._note(session.conversation_uid, context)
         return context
-
-    def task_context(self, name: str, request: str, system: str) -> tuple[ContextMessage, ...]:
-        """The context of a task's run: core memory and what the task did before, no window and no auto-RAG."""
-        session = ContextSession(conversation_uid(TASK_CHANNEL, name), None)
-        return self.build(session, [request], is_subagent=True, task_name=name, system_prompt=system).messages
 
     def recall(self, session: ContextSession, query: str, excluded: Collection[str] = ()) -> Recall:
         """Search the session's segment as auto-RAG does."""

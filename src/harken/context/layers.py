@@ -21,11 +21,7 @@ _REMEMBERED_CHARS = 4000
 Pending = str | Message
 
 
-def count_tokens(text: str) -> int:
-    """`tokens.estimate`, remembered: a window's messages are counted again for every context."""
-    return _count(text) if len(text) <= _REMEMBERED_CHARS else tokens.estimate(text)
-
-
+# Remembered: a window's messages are counted again for every context.
 _count = lru_cache(maxsize=1024)(tokens.estimate)
 
 
@@ -64,7 +60,8 @@ class ContextMessage:
     @property
     def tokens(self) -> int:
         """About what it takes of a context, with what a chat API adds around it."""
-        return count_tokens(self.content) + MESSAGE_TOKENS
+        count = _count if len(self.content) <= _REMEMBERED_CHARS else tokens.estimate
+        return count(self.content) + MESSAGE_TOKENS
 
     def as_dict(self) -> dict[str, Any]:
         """`role` and `content`; for tool calls and results also `type`, `call_id` and `tool_name`."""

@@ -278,13 +278,10 @@ def core_block(facts: Sequence[CoreFact]) -> str:
     lines = ["Core memory, always known:"]
     for section in dict.fromkeys(fact.section for fact in facts):
         lines.append(f"{section}:")
-        lines.extend(core_line(fact) for fact in facts if fact.section == section)
+        lines.extend(
+            harmless(f"- {fact.key}: {one_line(fact.value or '')}") for fact in facts if fact.section == section
+        )
     return "\n".join(lines)
-
-
-def core_line(fact: CoreFact) -> str:
-    """One fact as one line."""
-    return harmless(f"- {fact.key}: {one_line(fact.value or '')}")
 
 
 def recall_quotes(found: PastRecall, now: datetime) -> list[Quote]:

@@ -155,7 +155,7 @@ def _quote(rule: Rule, seen: ProjectScope) -> Quote:
 
 
 def rule_items(searches: SearchSession, query: str, config: RagConfig) -> list[ContextItem]:
-    """The same for an assembled context."""
+    """Those rules (`rule_quotes`) as items of an assembled context."""
     quotes = rule_quotes(searches, parse_query(query), config)
     return [
         marked(

@@ -471,10 +471,8 @@ def _changes_of_own(tx: Transaction, events: Sequence[Event], begun: set[str]) -
     records = [one for one in events if isinstance(one, SavedRecord)]
     present = _present(tx, records)
     left = {id(one) for one in records if one.uid in present and _trust_of(present[one.uid]) != Trust.IMPORTED}
-    for one in theirs:
-        if one.conversation_uid in own and not (isinstance(one, ExchangeEnd) and one.exchange_uid in begun):
-            left.add(id(one))
-    return left
+    changing = [one for one in theirs if not (isinstance(one, ExchangeEnd) and one.exchange_uid in begun)]
+    return left | {id(one) for one in changing if one.conversation_uid in own}
 
 
 def _retitled(recorder: Recorder, tx: Transaction, events: Sequence[Event]) -> list[Event]:

@@ -38,12 +38,10 @@ class PostTarget:
     """An address to post to, parsed.
 
     Attributes:
-        host: a name or an address, without brackets.
         is_trusted: the settings name the host, so that it may be private, and without TLS.
     """
 
     url: str
-    host: str
     is_trusted: bool
 
 
@@ -98,7 +96,7 @@ def parse_target(url: str, allow_hosts: Collection[str], allow_http: bool = Fals
         )
     if not is_trusted and (refused := _refused_literal(host)):
         raise UsageError(f"url: {refused}. {_ALLOW}")
-    return PostTarget(url, host, is_trusted)
+    return PostTarget(url, is_trusted)
 
 
 def _refused_literal(host: str) -> str:

@@ -151,7 +151,7 @@ class Spaces:
         return made, embedder
 
     def here(self) -> StoredSpace | None:
-        """The same without its model; None also where that cannot be opened."""
+        """The space that new vectors go into, as `filled`; None also where its model cannot be opened."""
         with suppress(ProviderError, MissingExtraError):
             return filled.space if (filled := self.filled()) else None
         return None

@@ -175,13 +175,10 @@ class Background:
             ConfigError: the settings name a model that cannot be; the workers run all the same.
             MissingExtraError, ModelFileError: a model needs what is not there; likewise.
         """
-        for name in names:
+        # The last is not one of `WORKERS`: it makes nothing that is searched, and webhooks show their own state.
+        for name in (*names, DELIVER):
             if name not in self._workers and self.has(name):
                 self._start(name)
-        if DELIVER not in self._workers:
-            # Not one of `WORKERS`: it makes nothing that is searched, and webhooks show their own state.
-            self._workers[DELIVER] = Worker(self.work_of(DELIVER), self._config().poll_seconds)
-            self._workers[DELIVER].start()
         if self._stop_listening is None:
             self._stop_listening = self.store.listen(self.wake)
         # Said at once, where somebody has to do something about it; neither asks an endpoint anything.
@@ -304,9 +301,8 @@ class Background:
         work = self.work_of(name)
         config = self._config()
         seconds = config.summary_poll_seconds if name in SUMMARIZE else config.poll_seconds
-        worker = Worker(work, seconds, lambda: self._config().gentle)
-        self._workers[name] = worker
-        worker.start()
+        self._workers[name] = Worker(work, seconds, lambda: self._config().gentle)
+        self._workers[name].start()
 
     def _opened_embedding(self) -> EmbedWork:
         """The embedding work of the worker: the model is opened, and its space made, when it is first asked."""

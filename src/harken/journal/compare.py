@@ -131,11 +131,6 @@ class Comparison:
         )
         yield from (problem for found, problem in counted if found)
 
-    @property
-    def is_for_remaking(self) -> bool:
-        """Whether the rows are to be made anew."""
-        return bool(self.lacking or self.wrong_rows or self.wrong_entries or self.is_unreadable)
-
 
 def _spoken(names: Collection[EventName]) -> int:
     return sum(1 for kind, _ in names if kind in _SPOKEN_OR_KEPT)
@@ -252,7 +247,7 @@ def settle(tx: Transaction, journal: Journal, found: Comparison, ingest: IngestO
         replay_conversation(tx, journal, uid, ingest(tx))
     if found.missing:
         give_back(tx, journal, uid, [event for event in events_of(tx, uid) if name_of(event) in found.missing])
-    if found.is_for_remaking:
+    if found.lacking or found.wrong_rows or found.wrong_entries or found.is_unreadable:
         remake(tx, journal, uid, ingest(tx), damaged=_tell(journal, uid).statements)
 
 

@@ -15,7 +15,7 @@ from harken.record.recorder import Recorder
 from harken.storage.enrichment.jobs import stale_leases
 from harken.storage.events import known_conversations
 from harken.storage.ports import Store, Transaction
-from harken.storage.state import journal_offset, journal_offsets, recount, stray_rows, wrong_counts
+from harken.storage.state import journal_offsets, recount, stray_rows, wrong_counts
 from harken.storage.vectors import misplaced_vectors
 
 
@@ -63,8 +63,7 @@ class Doctor:
         # Under the write lock nobody is between writing a line and committing its row.
         with self.store.writing() as tx:
             self._finish_rewriting(tx, self.journal, journal_offsets(tx))
-            offsets = journal_offsets(tx)
-            waiting = [path for path, size in self.journal.files() if offsets.get(path, 0) != size]
+            waiting = self.journal.behind(journal_offsets(tx))
             uids = {*known_conversations(tx), *(path.partition("/")[0] for path, _ in self.journal.files())}
         if waiting:
             if self.fix:
@@ -78,8 +77,7 @@ class Doctor:
         lost, differing = Lost(), []
         for uid in sorted(uids):
             with self.store.writing() as tx:
-                of_uid = {path: journal_offset(tx, path) for path, _ in self.journal.files(uid)}
-                self._finish_rewriting(tx, self.journal, of_uid)
+                self._finish_rewriting(tx, self.journal, journal_offsets(tx, uid))
                 found = compare(tx, self.journal, uid)
                 differing += [uid] if any(found.problems()) else []
                 lost.add(self.journal, found)

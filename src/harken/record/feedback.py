@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from harken.errors import NotFoundError, StoreReadOnlyError, UsageError
@@ -109,8 +109,7 @@ class Feedback:
 
         self.recorder.admit([folder], rated)
         with self.recorder.store.reading() as tx:
-            found = _judged(tx, ref, kind)
-        return Judged(ref, kind, found.factor, found.words, asked or (about.text if about else ""))
+            return replace(_judged(tx, ref, kind), question=asked or (about.text if about else ""))
 
     def show(self, uid: str) -> Judged:
         """What all verdicts on something say.

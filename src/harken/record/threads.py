@@ -52,11 +52,6 @@ class Thread:
         """True where the agent has done or said anything in the exchange."""
         return self.last_role in (Role.ASSISTANT, Role.TOOL)
 
-    @property
-    def answered(self) -> bool:
-        """True where the agent's words are the last thing in the exchange."""
-        return self.last_role is Role.ASSISTANT and self.last_type is MessageType.TEXT
-
     def place(self, message: Message) -> None:
         """Give a message its segment and exchange.
 
@@ -113,8 +108,8 @@ class Thread:
         return self.last_position
 
     def finish(self) -> None:
-        """End the exchange if its answer is there, since no more messages are to come for now."""
-        if self.answered:
+        """End the exchange if the agent's words are the last in it, since no more messages are to come for now."""
+        if self.last_role is Role.ASSISTANT and self.last_type is MessageType.TEXT:
             self.end(ExchangeStatus.COMPLETED)
 
     def end(self, status: ExchangeStatus, error: str | None = None) -> None:

@@ -146,7 +146,7 @@ class Candidates:
             self.beside = dict.fromkeys(best, Neighbours()) | neighbours(tx, best)
 
     def holders(self, tx: Transaction) -> Holding:
-        """Who has its words; asked once."""
+        """Who has its words, as it was read ahead; else as it is read now."""
         return self.held or tx.text.holders(tx.connection, self.query.terms, self.scope, most=MOST_HOLDERS)
 
     def find_near(self, tx: Transaction, index: NearestIndex, asked: QueryVector, compared: int = 0) -> None:

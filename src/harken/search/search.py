@@ -122,7 +122,7 @@ class Searcher:
         use_reranker: bool | None,
         session: SearchSession,
     ) -> SearchResult:
-        """The same of the session's own space alone."""
+        """What `search` finds in the session's own space alone."""
         config = session.config
         limit = config.limit if limit is None else limit
         check_limit(limit)

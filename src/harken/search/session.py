@@ -149,6 +149,8 @@ class SearchSession:
         view: the store, whose readings are one transaction.
         now: the moment for all of them.
         known: what was learned by earlier searches.
+        space: the id of the space that is searched, where there are several; else empty.
+        others: what else may be read, and is searched as well; None where that is all.
         projects: what they see of other projects than the one at hand.
         by_words: whether words alone must do, for nobody can wait until the model is loaded.
         unread: what to say of other spaces that failed.
@@ -161,6 +163,7 @@ class SearchSession:
         self.by_words = False
         self.seen_from: Hashable = projects.own
         self.known = sessions.known
+        self.space, self.others = sessions.space, sessions.union
         self.view = SharedTransaction(sessions.store)
         self.now = sessions.now()
         self._sessions = sessions
@@ -169,16 +172,6 @@ class SearchSession:
         self._asked: dict[tuple[str, bool], Future[_Answer] | str] = {}
         self._notes: list[str] | None = None
         self.unread: list[str] = []
-
-    @property
-    def space(self) -> str:
-        """The id of the space that is searched, where there are several; else empty."""
-        return self._sessions.space
-
-    @property
-    def others(self) -> Union | None:
-        """What else may be read, and is searched as well; None where that is all."""
-        return self._sessions.union
 
     def look_ahead(self, what: Hashable, ask: LookAhead) -> None:
         """Have a server asked by one message for what is likely to be asked, each kind once; no-op without a server."""
@@ -213,7 +206,7 @@ class SearchSession:
         Raises:
             NotFoundError: none has what is named.
         """
-        union = self._sessions.union
+        union = self.others
         if union is not None and self._neighbours is None:
             self._neighbours = [Neighbour(self, each.beside(self)) for each in union.neighbours()]
         beside = [each for each in self._neighbours or () if not each.is_empty]

@@ -67,7 +67,7 @@ Step = Says | Reply
 class ChatServer(LocalServer):
     """Plays a script, on 127.0.0.1 and a free port, while its `with` block lasts.
 
-        with ChatServer(Says(calls=(Call("search", {"query": "cats"}),)), Says("Two cats.")) as server:
+        with ChatServer(Says(calls=(ScriptedCall("search", {"query": "cats"}),)), Says("Two cats.")) as server:
             ...  # server.url, server.requests
 
     Args:

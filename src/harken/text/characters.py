@@ -56,7 +56,7 @@ def legible(text: str) -> str:
 
 
 def sound_value(value: Any, clean: Callable[[str], str] = valid_utf8) -> Any:
-    """Do the same for every text in JSON-like data, keys included; NaN and Infinity, which JSON has not, are None.
+    """Return JSON-like data with every text cleaned, keys included; NaN and Infinity, which JSON has not, are None.
 
     Raises:
         UsageError: it holds what JSON has no form for, a date or a set.

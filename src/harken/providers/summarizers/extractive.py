@@ -136,10 +136,7 @@ _Sentence = tuple[str | None, str]
 class ExtractiveSummarizer:
     """Chooses sentences by their terms, which costs nothing."""
 
-    @property
-    def name(self) -> str:
-        """The constant `extractive`."""
-        return EXTRACTIVE
+    name = EXTRACTIVE
 
     def exchange(self, exchange: ExchangeText) -> Summary:
         """The sentence that asks, the sentence that answers, and how it ended where it did not end well."""

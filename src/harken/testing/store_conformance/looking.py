@@ -104,8 +104,7 @@ class LookingTests:
 
     def test_what_was_forgotten_is_told_by_id_in_the_order_of_time(self, store: Store) -> None:
         talk, gone = talk_of("row", "one", "two"), talk_of("gone", "three")
-        keep(store, talk)
-        keep(store, gone)
+        keep(store, talk, gone)
         late = replace(talk.forget(talk.messages[0]), at=START.replace(year=2024))
         early = talk.forget(talk.messages[1])
         apply(store, [late, early, gone.forget()])
@@ -212,10 +211,8 @@ class LookingTests:
         self, store: Store
     ) -> None:
         project = ProjectIdentity("k:busy", "busy")
-        old, new = (
-            talk_of("old", "what was said", "and more", project=project),
-            talk_of("new", "words", start=START + timedelta(minutes=9)),
-        )
+        old = talk_of("old", "what was said", "and more", project=project)
+        new = talk_of("new", "words", start=START + timedelta(minutes=9))
         keep(store, old, new)
         found, total = read(store, overview.list_conversations, ConversationFilter())
         assert [(each.conversation.uid, each.messages, each.chars) for each in found] == [

@@ -39,6 +39,7 @@ from harken.testing.store_conformance.asking import (
     write,
 )
 from harken.testing.talk import START, Talk, talk_of
+from harken.text.shown import short_key
 
 HOUSE, GARDEN = ProjectIdentity("git:example.org/o/house", "house"), ProjectIdentity("path:/src/garden", "garden")
 
@@ -73,10 +74,6 @@ class Town:
         return named
 
 
-def _short(key: str) -> str:
-    return key.rpartition("/")[2]
-
-
 DAY = timedelta(days=1)
 SCOPES: dict[str, tuple[Callable[[Town], SearchScope], str]] = {
     "everywhere": (lambda _: SearchScope(), "one two tool three four"),
@@ -103,15 +100,11 @@ SCOPES: dict[str, tuple[Callable[[Town], SearchScope], str]] = {
 }
 
 
-_HOUSE = ProjectIdentity("git:example.org/o/house", "house")
 _AXES = ("full", "surprise")
 _RECORDS = {
     "m1": ("memory", [NewEntry("", "zebra one", ("category:fact", "author:Ann O'Neil"), 1.2)]),
     "m2": ("memory", [NewEntry("", "zebra two", ("category:decision", "language:c++"))]),
-    "e1": (
-        "experience",
-        [NewEntry(axis, "zebra", (f"axis:{axis}", "domain:debugging")) for axis in ("full", "surprise")],
-    ),
+    "e1": ("experience", [NewEntry(axis, "zebra", (f"axis:{axis}", "domain:debugging")) for axis in _AXES]),
     "c1": ("code", [NewEntry("", "zebra five", ("language:c",))]),
     "c2": ("code", [NewEntry("", "  ", ("language:c",))]),
 }
@@ -136,7 +129,7 @@ SOURCE_SCOPES: dict[str, tuple[SearchScope, list[str]]] = {
 def _remember(store: Store) -> None:
     keep(store, talk_of("town", "zebra six"))
     with store.writing() as tx:
-        house = ensure_project(tx, _HOUSE)
+        house = ensure_project(tx, HOUSE)
         for uid, (source, made) in _RECORDS.items():
             trust = Trust.UNTRUSTED if uid == "m2" else Trust.AGENT
             head = RecordHead(source, uid, START, house if source == "memory" else None, trust)
@@ -166,7 +159,7 @@ def _memory(uid: str, content: str, **more: Any) -> SavedRecord:
         "trust": "owner",
         "created_at": "2023-05-08T12:00:00.000000Z",
     }
-    return SavedRecord("memory", uid, START + timedelta(days=more.pop("day", 0)), {**fields, **more}, _HOUSE)
+    return SavedRecord("memory", uid, START + timedelta(days=more.pop("day", 0)), {**fields, **more}, HOUSE)
 
 
 def _kept(store: Store) -> list[SavedRecord]:
@@ -231,7 +224,7 @@ class ScopeTests:
             expected = expected - {"three"}
         with store.reading() as tx:
             others = ProjectScope(
-                PREFER, others={row: key for row, key in all_projects(tx).items() if _short(key) in without}
+                PREFER, others={row: key for row, key in all_projects(tx).items() if short_key(key) in without}
             )
             left_out = conversation_row(tx, town.garden.uid) if talk else None
             rows = others.inside(RowScope(sources=sources, without_conversation_id=left_out))
@@ -339,7 +332,7 @@ class ScopeTests:
         apply(store, [first])
         [back] = _kept(store)
         assert back == SavedRecord(
-            "memory", "m1", START, {k: v for k, v in (first.fields or {}).items() if v is not None}, _HOUSE
+            "memory", "m1", START, {k: v for k, v in (first.fields or {}).items() if v is not None}, HOUSE
         )
         assert found(store, "zebra") == ["m1"]
         assert _facets(store) == ["category:fact", "tag:animals"]

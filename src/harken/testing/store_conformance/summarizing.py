@@ -77,11 +77,8 @@ class SummaryTests:
 
     def test_a_model_gets_what_was_said_since_and_not_imported_and_the_rest_is_its_backlog(self, store: Store) -> None:
         live, imported = spoken_at_length("live", 2), spoken_at_length("imported", 2)
-        keep(store, live)
-        keep(store, imported)
-        with store.writing() as tx:
-            uid = imported.conversation.uid
-            note_imported(tx, {uid: 9})
+        keep(store, live, imported)
+        write(store, note_imported, {imported.conversation.uid: 9})
         early, late = START - timedelta(days=1), START + timedelta(days=1)
         for kind in (EXCHANGE, CONVERSATION):
             for since, news, older in ((early, 1, 1), (late, 0, 2), (None, 0, 2)):
