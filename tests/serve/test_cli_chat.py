@@ -86,6 +86,15 @@ class TestConfig:
         [now] = cli("config", "unset", "auto_rag.top_k", "--json").json()
         assert (now["value"], now["origin"]) == (4, "default")
 
+    def test_no_part_of_a_key_or_a_value_is_left_out(self, cli: CommandLine) -> None:
+        key, value = "worker.min_exchanges_for_conversation_summary", f"https://models.example/{'a' * 60}/v1"
+        cli("config", "set", key, "3")
+        cli("config", "set", "embedding.url", value)
+        shown = cli("config").out
+        assert f"\n{key} " in shown
+        assert value in shown.replace("config set, kept", "").replace(" ", "").replace("\n", "")
+        assert "…" not in shown
+
     def test_a_value_out_of_range_is_refused(self, cli: CommandLine) -> None:
         assert "top_k must be > 0, got 0 (from run time)" in cli.fails("config", "set", "auto_rag.top_k", "0")
         assert "There is no setting" in cli.fails("config", "set", "auto_rag.nothing", "0", code=2)

@@ -50,6 +50,13 @@ def test_scripts_get_each_conversation_with_its_size_and_where_the_list_goes_on(
     assert taxes["updated_at"] == "2026-06-20T10:00:30+00:00"
 
 
+def test_how_a_list_goes_on_keeps_what_was_asked_for(stocked: CommandLine) -> None:
+    asked = ("list", "--until", "July 2026", "--limit", "1")
+    told = stocked(*asked).err
+    assert told == "1 of 2; the next: the same with --page 2\n"
+    assert "Tomatoes" in stocked(*asked, *told.split()[-2:]).out
+
+
 def test_people_see_days_then_title_agent_project_size_age_and_a_short_id(stocked: CommandLine) -> None:
     lines = stocked("list", "--until", "July 2026").out.splitlines()
     assert lines[0] == "Saturday, 2026-06-20"

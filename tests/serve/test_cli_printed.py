@@ -166,8 +166,10 @@ def test_own_colours_stay_and_those_of_a_text_go() -> None:
     assert not any(evil in out for evil in ("\x1b[31m", "\x1b]", "\x1b[2J"))
 
 
-@pytest.mark.parametrize("text", ["pip install 'harken[pdf]'", "[bold]quay[/bold] [/] [link=x]", "f(a[0])[red]"])
-def test_brackets_are_printed_as_they_stand(text: str) -> None:
+@pytest.mark.parametrize(
+    "text", ["pip install 'harken[pdf]'", "[bold]quay[/bold] [/] [link=x]", "f(a[0])[red]", ":smile: a:on:b"]
+)
+def test_brackets_and_colons_are_printed_as_they_stand(text: str) -> None:
     file = io.StringIO()
     table = Table(show_header=False, box=None)
     table.add_row(text)

@@ -17,11 +17,11 @@ from harken.text.characters import printable
 class PlainConsole(Console):
     """Prints as `Console` does; of what it is given, nothing reaches the terminal but what can be read.
 
-    Its own colours are made behind this, from styles. Brackets are never markup: `harken[pdf]` is printed as it stands.
+    Its own colours are made behind this, from styles. `harken[pdf]` is never markup, nor `:id:` a picture.
     """
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(markup=False, **options)
+        super().__init__(markup=False, emoji=False, **options)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """Yield the pieces of what is to be printed."""

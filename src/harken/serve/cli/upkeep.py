@@ -239,11 +239,11 @@ def _print(session: CommandSession, values: Sequence[SettingValue], as_json: boo
     if as_json:
         print_json([value.view() for value in values])
         return
-    from rich.table import Table
+    from rich.table import Column, Table
 
     from harken.config.settings import RUN_TIME
 
-    table = Table("setting", "value", "from", box=None, pad_edge=False)
+    table = Table(Column("setting", no_wrap=True), Column("value", overflow="fold"), "from", box=None, pad_edge=False)
     for value in values:
         # What is set at run time is kept in the store, for every process.
         origin = "config set, kept" if value.origin == RUN_TIME else value.origin

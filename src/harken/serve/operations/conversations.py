@@ -143,7 +143,7 @@ def _show_list(printer: Printer, found: Listing) -> None:
             printer.say((f"      {facts}", "dim"))
         printer.say()
     if found.next_offset:
-        printer.note(f"{found.next_offset:,} of {found.total:,}; the next: harken list --page {found.page + 1}")
+        printer.note(f"{found.next_offset:,} of {found.total:,}; the next: the same with --page {found.page + 1}")
 
 
 @dataclass(frozen=True, slots=True)
