@@ -157,8 +157,7 @@ def _words(found: re.Match[str] | None) -> str:
     return found[1].strip(_MARKS) if found else ""
 
 
-_WINDOW = timedelta(days=5 * 365)
-_BATCH = 200
+_WINDOW, _BATCH = timedelta(days=5 * 365), 200
 
 
 @dataclass(slots=True)
