@@ -29,7 +29,8 @@ from harken.storage.records.rows import experience_spans, find_kept
 _REVIEWED, _AT_ONCE = 2000, 500
 _CANDIDATES = UUID("6f1f2d0e-4a53-5c0b-9d5e-3f0a8c1b7e42")
 _SENTENCE = re.compile(r"[^.!?\n]+[.!?]*")
-_EXPECTS = re.compile(r"\b(?:should|will|expect|ought to|must now|'ll)\b|\b(?:должн|ожида)", re.IGNORECASE)
+# "I'll run the tests" says what is done next.
+_EXPECTS = re.compile(r"(?i)\b(?:(?:should|expect|ought to|must now)\b|должн|ожида)|(?<!\bI)(?<!\bwe)( will|['’]ll)\b")
 _EXPLAINS = re.compile(
     r"(?i)\b(?:because|caused? by|since|due to|looks like|seems|appears|means)\b"
     r"|\bthe (?:issue|problem|cause|reason|error) is\b"
