@@ -26,20 +26,25 @@ from harken.storage.ports import Store, Transaction
 from harken.storage.records.checks import SeenCheck, ShellResult, all_checks, put_checks, unseen_results
 from harken.storage.records.rows import experience_spans, find_kept
 
-_REVIEWED = 2000
+_REVIEWED, _AT_ONCE = 2000, 500
 _CANDIDATES = UUID("6f1f2d0e-4a53-5c0b-9d5e-3f0a8c1b7e42")
 _SENTENCE = re.compile(r"[^.!?\n]+[.!?]*")
-_EXPECTS = re.compile(r"\b(?:should|will|expect|ought to|must now|'ll)\b|\b(?:должн|ожида)", re.IGNORECASE)
+# "I'll run the tests" says what is done next.
+_EXPECTS = re.compile(r"(?i)\b(?:(?:should|expect|ought to|must now)\b|должн|ожида)|(?<!\bI)(?<!\bwe)( will|['’]ll)\b")
 _EXPLAINS = re.compile(
-    r"\b(?:because|caused? by|since|due to|looks like|seems|appears|means)\b"
+    r"(?i)\b(?:because|caused? by|since|due to|looks like|seems|appears|means)\b"
     r"|\bthe (?:issue|problem|cause|reason|error) is\b"
-    r"|\b(?:потому что|из-за|похоже|причина)",
-    re.IGNORECASE,
+    r"|\b(?:потому что|из-за|похоже|причина)"
 )
-_AT_ONCE = 500
-_FAILURE = re.compile(r"(?:\S+\s+){0,3}?\b(?:fail(?:s|ed|ing|ure)?|crash(?:es)?|breaks?|errors?)\b", re.IGNORECASE)
+# As what happens, not as what is spoken of: "the failing test goes green" and "errors are logged" predict no failure.
+_FAIL = r"(?:fails?|breaks?|crash(?:es)?|errors? out)\b"
+_FAILURE = re.compile(
+    r"(?i)\b(?:fails|breaks|crashes|errors out)\b|\bexpect\w*\s+(?:an?\s+)?(?:\w+\s+)?failure"
+    rf"|\b(?:will|should|must|would|might|to|make\w*(?:\s+\S+){{1,3}})\s+(?:\w+ly\s+|still\s+|first\s+)?{_FAIL}"
+)
 _DENIAL = re.compile(
-    r"\b(?:no|not|never|without|stops?|ends?|fix(?:es)?|none|0|zero|longer|gone|don't|doesn't|won't)\b", re.IGNORECASE
+    r"(?i)\b(?:pass(?:es)?|succeeds?|green)\b|\b(?:no|not|\w+n't|never|nothing|none|neither|zero|0|stops?|ends?|fix(?:es)?"
+    rf"|prevents?|avoids?)(?:\s+[\w']+){{0,4}}?\s+{_FAIL}"
 )
 
 

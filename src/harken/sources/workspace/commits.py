@@ -107,8 +107,7 @@ _DEFINITION = re.compile(
 )
 _STRING = re.compile(r"\s*[rR]?(?:\"\"\"|''')(.*)")
 _COMMENT = re.compile(r"\s*(?://+!?|/\*+|\*+/?|--+)(.*)")
-_MARKS = "\"'*/ \t\r"
-_LONGEST_LINE = 400
+_MARKS, _LONGEST_LINE = "\"'*/ \t\r", 400
 # Parameters may stand on lines of their own between a definition and what is said of it.
 _LINES_TO_DOCSTRING = 12
 
@@ -157,8 +156,7 @@ def _words(found: re.Match[str] | None) -> str:
     return found[1].strip(_MARKS) if found else ""
 
 
-_WINDOW = timedelta(days=5 * 365)
-_BATCH = 200
+_WINDOW, _BATCH = timedelta(days=5 * 365), 200
 
 
 @dataclass(slots=True)

@@ -23,9 +23,7 @@ from harken.sources.workspace.tree import NEEDS, FileIndex, found_parts
 from harken.storage.ports import Transaction
 from harken.storage.workspace.files import FilePart, derived_uid
 
-_MARKDOWN = frozenset({".md", ".markdown", ".mdx"})
-_TEXT = frozenset({".txt", ".rst", ".adoc"})
-_PDF = ".pdf"
+_MARKDOWN, _TEXT, _PDF = frozenset({".md", ".markdown", ".mdx"}), frozenset({".txt", ".rst", ".adoc"}), ".pdf"
 _MAX_PDF_BYTES = 50_000_000
 # By the folder alone: people write specs, and a page on how to test, for people.
 _TEST_DATA = re.compile(r"(?:^|[/_.])(?:tests?|__tests__)(?:[_.][^/]*)?/", re.IGNORECASE)

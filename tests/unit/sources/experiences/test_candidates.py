@@ -70,6 +70,14 @@ def test_an_accepted_candidate_is_an_experience_and_no_candidate_any_more(harken
     assert active.experience == begun
 
 
+@pytest.mark.parametrize("said", ["I'll run the tests now.", "Next I will run it.", "We’ll see what pytest says."])
+def test_what_an_agent_does_next_is_no_prediction(harken: Harken, said: str) -> None:
+    harken.record_message("work", "user", "Make the parser accept tabs.")
+    harken.record_message("work", "assistant", f"That'll make test_tabs pass. {said}")
+    run_shell(harken, "pytest -q", "1 failed in 0.1s")
+    assert [one.prediction for one in harken.experiences.review()] == ["That'll make test_tabs pass."]
+
+
 def test_what_nobody_said_must_be_given(harken: Harken) -> None:
     run_shell(harken, "cargo test", "test result: FAILED. 1 passed; 1 failed")
     [one] = harken.experiences.review()

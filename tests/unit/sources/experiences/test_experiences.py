@@ -279,6 +279,31 @@ def test_a_predicted_failure_is_confirmed_by_one(harken: Harken) -> None:
     assert found.suggestion.status is ExperienceStatus.CONFIRMED
 
 
+@pytest.mark.parametrize(
+    ("prediction", "printed", "status"),
+    [
+        ("The failing test goes green", "3 passed in 0.1s", ExperienceStatus.CONFIRMED),
+        ("Nothing breaks", "3 passed in 0.1s", ExperienceStatus.CONFIRMED),
+        ("Errors are logged as JSON", "3 passed in 0.1s", ExperienceStatus.CONFIRMED),
+        ("Failed uploads are tried again", "3 passed in 0.1s", ExperienceStatus.CONFIRMED),
+        ("The test fails on main and passes here", "3 passed in 0.1s", ExperienceStatus.CONFIRMED),
+        ("The fix prevents crashes on start", "3 passed in 0.1s", ExperienceStatus.CONFIRMED),
+        ("The test will still fail without the fix", "1 failed in 0.1s", ExperienceStatus.CONFIRMED),
+        ("Disabling the cache will make the test fail", "3 passed in 0.1s", ExperienceStatus.FALSIFIED),
+        ("If it is not the cache, the build breaks", "3 passed in 0.1s", ExperienceStatus.FALSIFIED),
+    ],
+)
+def test_a_failure_is_predicted_only_where_one_is_to_happen(
+    harken: Harken, prediction: str, printed: str, status: ExperienceStatus
+) -> None:
+    harken.experiences.start(**{**STORY, "prediction": prediction})
+    run_shell(harken, "pytest", printed)
+    found = harken.experiences.active()
+    assert found is not None
+    assert found.suggestion is not None
+    assert found.suggestion.status is status
+
+
 def test_lists_are_limited(harken: Harken) -> None:
     first = go_through(harken)
     second = go_through(harken, domain="security", status="confirmed", result="It did")
