@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     StringConstraints,
@@ -66,7 +67,8 @@ def form_of(record: type[Any]) -> type[RecordForm]:
 
 def _field(argument: ArgumentField) -> tuple[Any, Any]:
     about = argument.about
-    kind: Any = argument.kind
+    # No database of PostgreSQL has NUL: a text is kept without, and an id with it names nothing.
+    kind: Any = Annotated[str, BeforeValidator(_without_nul)] if argument.kind is str else argument.kind
     if about.choices:
         chosen = AfterValidator(partial(_one_of, tuple(about.choices)))
         kind = Annotated[kind, chosen, Field(json_schema_extra={"enum": list(about.choices)})]
@@ -80,6 +82,10 @@ def _field(argument: ArgumentField) -> tuple[Any, Any]:
     elif argument.default is not MISSING:
         facts["default"] = argument.default
     return kind, Field(**facts)
+
+
+def _without_nul(given: object) -> object:
+    return given.replace("\x00", "\ufffd") if isinstance(given, str) else given
 
 
 def _one_of(names: Sequence[str], given: str) -> str:
