@@ -52,6 +52,10 @@ class RecordForm(BaseModel):
 
 
 _FORMS: dict[type, type[RecordForm]] = {}
+# PostgreSQL has no NUL: a text is kept without, and an id with it names nothing.
+_Text = Annotated[
+    str, BeforeValidator(lambda given: given.replace("\0", "\ufffd") if isinstance(given, str) else given)
+]
 
 
 def form_of(record: type[Any]) -> type[RecordForm]:
@@ -67,8 +71,7 @@ def form_of(record: type[Any]) -> type[RecordForm]:
 
 def _field(argument: ArgumentField) -> tuple[Any, Any]:
     about = argument.about
-    # No database of PostgreSQL has NUL: a text is kept without, and an id with it names nothing.
-    kind: Any = Annotated[str, BeforeValidator(_without_nul)] if argument.kind is str else argument.kind
+    kind: Any = _Text if argument.kind is str else argument.kind
     if about.choices:
         chosen = AfterValidator(partial(_one_of, tuple(about.choices)))
         kind = Annotated[kind, chosen, Field(json_schema_extra={"enum": list(about.choices)})]
@@ -82,10 +85,6 @@ def _field(argument: ArgumentField) -> tuple[Any, Any]:
     elif argument.default is not MISSING:
         facts["default"] = argument.default
     return kind, Field(**facts)
-
-
-def _without_nul(given: object) -> object:
-    return given.replace("\x00", "\ufffd") if isinstance(given, str) else given
 
 
 def _one_of(names: Sequence[str], given: str) -> str:
