@@ -114,6 +114,16 @@ def test_what_may_be_left_out_may_be_null_or_blank_as_many_models_have_it(app: A
     assert plain["hits"]
     assert http.verb("search", {"query": "quay", **blank, "since": None, "until": ""}).json() == plain
     assert http.verb("search", {"query": "", **blank}).status_code == 422
+    said = {
+        "conversation": "run",
+        "role": "user",
+        "text": "The quay is free.",
+        "author": "",
+        "once": "",
+        "call_id": None,
+    }
+    assert [http.verb("record", said).status_code for _ in range(2)] == [200, 200]
+    assert http.verb("recall", {"text": "Which quay?", "conversation": ""}).status_code == 200
     asked = {"ids": [memory], "query": "", "kind": None, "confirm": None}
     assert http.verb("forget", asked).json()["ids"] == [memory]
     for name, argument in (("key_create", "principal"), ("unshare", "space")):

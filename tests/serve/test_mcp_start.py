@@ -137,6 +137,20 @@ def test_what_waits_for_the_sdk_keeps_no_list_waiting(tmp_path: Path) -> None:
         assert process.stderr.read() == "2 2 []\n"
 
 
+def test_a_call_is_told_why_nothing_answers_it(cli: CommandLine) -> None:
+    """What stands on stderr few clients show: it said "connection closed"."""
+    cli.home.mkdir(exist_ok=True)
+    (cli.home / "harken.toml").write_text("[serve\n", encoding="utf-8")
+    streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with cli.running("mcp", **streams) as process:
+        client = Pipes(process)
+        client.ask("initialize", {**HELLO, "protocolVersion": "2025-06-18"})
+        client.say("notifications/initialized", is_request=False)
+        uid, heard = client.say(*CALL), client.hear()
+        assert (heard["id"], "harken.toml cannot be read" in heard["error"]["message"]) == (uid, True)
+        assert process.wait(PATIENCE_SECONDS) == 1
+
+
 def test_a_client_that_only_greets_leaves_nothing_running(cli: CommandLine) -> None:
     with serving(cli) as client:
         client.ask("initialize", {**HELLO, "protocolVersion": "2025-06-18"})

@@ -419,3 +419,6 @@ def test_what_is_no_request_is_told_as_a_problem(served: Served) -> None:
     problem(served.ask("ann", "GET", "/mcp"), 405)
     problem(served.ask("ann", "GET", "/nowhere"), 404)
     problem(served.verb("ann", "search", {"query": "quay"}, harken_space="nowhere"), 404)
+    # A store is not away because nothing in it can have such a name.
+    problem(served.verb("ann", "show", {"id": "a\x00bcdef"}), 404)
+    problem(served.verb("ann", "search", {"query": "quay", "project": "\x00"}), 404)

@@ -66,6 +66,23 @@ def test_a_browser_is_started_with_a_file_of_this_user_that_goes_again(
     assert "key=" in out
 
 
+def test_who_waits_for_a_browser_that_cannot_read_the_page_is_told_to_open_the_link(
+    filled: CommandLine, place: DaemonPaths
+) -> None:
+    """Firefox as a snap, as Ubuntu has it, reads nothing below a folder whose name begins with a dot."""
+    person = CommandLine(filled.home, filled.person, {**filled.settings, "BROWSER": "true %s"})
+    try:
+        with person.running("view", stdout=subprocess.PIPE, stderr=subprocess.PIPE) as viewing:
+            assert viewing.stdout is not None
+            assert viewing.stderr is not None
+            url = viewing.stdout.readline().strip()
+            assert "open the link above" in viewing.stderr.readline()
+            assert httpx.get(url, timeout=PATIENCE_SECONDS).status_code == 200
+            assert viewing.wait(PATIENCE_SECONDS) == 0
+    finally:
+        end(place)
+
+
 def test_the_link_is_made_for_the_local_socket_alone(filled: CommandLine, place: DaemonPaths) -> None:
     with filled.running("serve", "--tcp", "--port", "0", stderr=subprocess.PIPE) as serving:
         assert serving.stderr is not None

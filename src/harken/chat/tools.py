@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     StringConstraints,
@@ -51,6 +52,10 @@ class RecordForm(BaseModel):
 
 
 _FORMS: dict[type, type[RecordForm]] = {}
+# PostgreSQL has no NUL: a text is kept without, and an id with it names nothing.
+_Text = Annotated[
+    str, BeforeValidator(lambda given: given.replace("\0", "\ufffd") if isinstance(given, str) else given)
+]
 
 
 def form_of(record: type[Any]) -> type[RecordForm]:
@@ -66,7 +71,7 @@ def form_of(record: type[Any]) -> type[RecordForm]:
 
 def _field(argument: ArgumentField) -> tuple[Any, Any]:
     about = argument.about
-    kind: Any = argument.kind
+    kind: Any = _Text if argument.kind is str else argument.kind
     if about.choices:
         chosen = AfterValidator(partial(_one_of, tuple(about.choices)))
         kind = Annotated[kind, chosen, Field(json_schema_extra={"enum": list(about.choices)})]

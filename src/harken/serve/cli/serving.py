@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from harken import __version__
-from harken.errors import HarkenError, MissingExtraError, UsageError
+from harken.errors import HarkenError, MissingExtraError, UsageError, sentence_of
 from harken.serve.cli.session import CommandSession, log_to_stderr, with_json
 from harken.serve.daemon.lock import DaemonRunsError, Holder, held, holder
 from harken.serve.daemon.paths import DaemonPaths, home_of
@@ -203,7 +203,7 @@ def mcp(session: CommandSession, tools: str) -> None:
     """
     from importlib.util import find_spec
 
-    from harken.serve.mcp.greeting import Later, greet
+    from harken.serve.mcp.greeting import Later, greet, refuse
 
     offered = tools_of(tools)
     if find_spec("mcp") is None:
@@ -215,7 +215,11 @@ def mcp(session: CommandSession, tools: str) -> None:
     env = os.environ if session.home is None else {"HARKEN_HOME": str(session.home)}  # noqa: TID251
     greeting = greet(offered, None if session.overrides else DaemonPaths(home_of(env)).socket, serving)
     if greeting.waiting:
-        serve_stdio, client = serving.get()
+        try:
+            serve_stdio, client = serving.get()
+        except HarkenError as error:
+            refuse(greeting, sentence_of(error))
+            raise
         serve_stdio(client, offered, greeting)
     serving.wait()
 

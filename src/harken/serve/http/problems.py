@@ -37,7 +37,6 @@ KINDS = {
     408: ("timeout", "The body does not come."),
     409: ("conflict", "A request with this idempotency key is being answered at this moment."),
     413: ("too-long", "The body is too long."),
-    415: ("media-type", "The body is of another type than the address takes."),
     422: ("invalid", "The arguments are not what the verb takes; the detail says what it does take."),
     429: ("too-many-requests", "The key, or the address, has asked more often than it may."),
     500: ("mistake", "A mistake of ours."),

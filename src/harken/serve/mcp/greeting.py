@@ -34,7 +34,7 @@ _CAPABILITIES = {
 }
 _INITIALIZE, _INITIALIZED, _DISCOVER = "initialize", "notifications/initialized", "server/discover"
 _META = "io.modelcontextprotocol/"
-_MOST_BRACKETS, _MOST_DIGITS = 100, 15
+_MOST_BRACKETS, _MOST_DIGITS, _INTERNAL_ERROR = 100, 15, -32603
 _SERVER = {"name": "harken", "title": "Harken", "version": __version__}
 _OF_ITSELF = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private", "_meta": {f"{_META}serverInfo": _SERVER}}
 _LOOK_SECONDS, _FIRST_SECONDS, _WAIT_SECONDS, _LIST_SECONDS = 1.0, 0.3, 0.05, 0.3
@@ -138,6 +138,14 @@ def greet(tools: Sequence[AnyOperation], listening: str | None, taking_over: Lat
                 _send(sys.stdout.buffer, {"jsonrpc": "2.0", "id": message["id"], "result": result})
             taking_over.begin()
     return found
+
+
+def refuse(greeting: Greeting, reason: str) -> None:
+    """Tell a client that waits for answers why there are none: few show what stands on stderr."""
+    for message in map(_message, greeting.waiting):
+        if "id" in message:
+            error = {"code": _INTERNAL_ERROR, "message": reason}
+            _send(sys.stdout.buffer, {"jsonrpc": "2.0", "id": message["id"], "error": error})
 
 
 def _has_line(incoming: FileIO, taking_over: Later[Any]) -> bool:

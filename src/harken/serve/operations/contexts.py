@@ -177,7 +177,7 @@ class RecallArguments:
     text: Annotated[str, Argument("What the user says now.", 1, 100_000)]
     conversation: Annotated[
         str | None,
-        Argument("Your own name for the conversation that goes on: what it was told once is not told again.", 1, 200),
+        Argument("Your own name for the conversation that goes on: what it was told once is not told again.", most=200),
     ] = None
     channel: Channel = CHANNEL
     max_tokens: Annotated[int, Argument("The room for all of it.", 50, 20_000)] = 1500

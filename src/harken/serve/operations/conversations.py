@@ -294,14 +294,14 @@ class RecordArguments:
     role: Annotated[str, Argument("Who said it.", choices=_ROLES)]
     text: Annotated[str, Argument("Its words, whole.", 1, _MOST_TEXT, is_verbatim=True)]
     channel: Channel = CHANNEL
-    author: Annotated[str | None, Argument("The name of who said it.", 1, 200)] = None
+    author: Annotated[str | None, Argument("The name of who said it.", most=200)] = None
     type: Annotated[str, Argument("What it is.", choices=_TYPES)] = "text"
     call_id: Annotated[
-        str | None, Argument("Of a tool's call and its result: what links them.", 1, 200, is_rare=True)
+        str | None, Argument("Of a tool's call and its result: what links them.", most=200, is_rare=True)
     ] = None
-    tool_name: Annotated[str | None, Argument("Which tool.", 1, 200, is_rare=True)] = None
+    tool_name: Annotated[str | None, Argument("Which tool.", most=200, is_rare=True)] = None
     once: Annotated[
-        str | None, Argument("Your own name for this very message: said again under it, it is kept once.", 1, 200)
+        str | None, Argument("Your own name for this very message: said again under it, it is kept once.", most=200)
     ] = None
     ends: Annotated[bool, Argument("True where this completes the answer.")] = False
 

@@ -25,7 +25,7 @@ from harken.serve.viewer.entrance import ROUTE, parse_link
 if TYPE_CHECKING:
     from harken.serve.cli.session import CommandSession
 
-_START_SECONDS, _ASK_SECONDS, _LOOK_SECONDS = 20.0, 10.0, 0.25
+_START_SECONDS, _ASK_SECONDS, _LOOK_SECONDS, _COMING_SECONDS = 20.0, 10.0, 0.25, 4.0
 
 
 def show_pages(session: CommandSession, paths: DaemonPaths, with_browser: bool) -> None:
@@ -41,10 +41,15 @@ def show_pages(session: CommandSession, paths: DaemonPaths, with_browser: bool) 
     with _private_page(paths, url) if with_browser else nullcontext("") as page:
         if page and not webbrowser.open(page):
             session.note("No browser could be opened here. Open the link yourself; it is good for a minute.")
+            page = ""
         deadline = time.monotonic() + LINK_SECONDS
         while b"true" not in _asked(paths, env, f"{ROUTE}?key={quote(key)}", None):
-            if time.monotonic() > deadline:
+            if (left := deadline - time.monotonic()) < 0:
                 raise HarkenError("Nobody opened the link within a minute. Make another: harken view")
+            if page and left < LINK_SECONDS - _COMING_SECONDS:
+                # One in a sandbox (a snap, on another side of WSL) may not read the page that leads to it.
+                session.note("No browser has come yet. Where it shows an error, open the link above in it.")
+                page = ""
             time.sleep(_LOOK_SECONDS)
 
 
