@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import shutil
 import tarfile
 import zlib
@@ -32,7 +33,8 @@ def backup(store: Store, home: Path, target: Path, journalled: bool = True) -> i
     with new_file(target, home) as part:
         copy = part.parent
         # Under the write lock nobody appends to the journal or forgets, so both parts are of one moment.
-        with store.writing() if journalled else nullcontext():
+        may_change = journalled and all(os.access(place, os.W_OK) for place in (home, home / DATABASE_NAME))
+        with store.writing() if may_change else nullcontext():
             store.backup(copy / DATABASE_NAME)
             for name in _PARTS:
                 if (home / name).is_dir():
