@@ -70,8 +70,7 @@ def restore(source: Path, home: Path) -> Path | None:
             # Unpacking takes a while, and a hook may have started a daemon meanwhile, which makes a store.
             _check_empty(home, source)
             # Of a store that was deleted; SQLite would write that log into this one.
-            for stale in ("-wal", "-shm"):
-                (home / f"{DATABASE_NAME}{stale}").unlink(missing_ok=True)
+            (home / f"{DATABASE_NAME}-wal").unlink(missing_ok=True)
             own = next((home / name for name in _SETTINGS if (home / name).exists()), None)
             for name in found:
                 if own is None or name not in _SETTINGS:
