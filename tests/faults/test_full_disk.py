@@ -113,6 +113,10 @@ def test_a_read_only_home_is_searched_and_whatever_writes_is_refused(
         assert f"{on_disk.home / 'harken.db'} cannot be written: " in message
         assert NOT_ALLOWED in message
     assert NOT_ALLOWED in on_disk.fails("--home", small.path / "new", "search", "cider")
+    on_disk("backup", tmp_path / "backup.tar.gz")
+    assert on_disk("export", tmp_path / "all.jsonl").out.startswith(f"{tmp_path / 'all.jsonl'}: 1 message")
+    restored = replace(cli, home=tmp_path / "restored")
+    assert restored("restore", tmp_path / "backup.tar.gz").out.endswith("holds 1 message.\n")
     small.remount("rw")
     assert {hit["text"] for hit in on_disk.search("cellar")} == {"The cider is in the cellar"}
     assert on_disk("doctor").out.startswith("All agrees")

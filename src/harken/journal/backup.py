@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import shutil
 import tarfile
 import zlib
@@ -32,7 +33,8 @@ def backup(store: Store, home: Path, target: Path, journalled: bool = True) -> i
     with new_file(target, home) as part:
         copy = part.parent
         # Under the write lock nobody appends to the journal or forgets, so both parts are of one moment.
-        with store.writing() if journalled else nullcontext():
+        may_change = journalled and all(os.access(place, os.W_OK) for place in (home, home / DATABASE_NAME))
+        with store.writing() if may_change else nullcontext():
             store.backup(copy / DATABASE_NAME)
             for name in _PARTS:
                 if (home / name).is_dir():
@@ -68,8 +70,7 @@ def restore(source: Path, home: Path) -> Path | None:
             # Unpacking takes a while, and a hook may have started a daemon meanwhile, which makes a store.
             _check_empty(home, source)
             # Of a store that was deleted; SQLite would write that log into this one.
-            for stale in ("-wal", "-shm"):
-                (home / f"{DATABASE_NAME}{stale}").unlink(missing_ok=True)
+            (home / f"{DATABASE_NAME}-wal").unlink(missing_ok=True)
             own = next((home / name for name in _SETTINGS if (home / name).exists()), None)
             for name in found:
                 if own is None or name not in _SETTINGS:

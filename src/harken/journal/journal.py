@@ -247,9 +247,8 @@ def _translated(place: Path) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise StoreFullError(
-                f"{place} cannot grow: no space is left on the device. Free some and try again."
-            ) from error
+            message = f"{place} cannot grow: no space is left on the device. Free some and try again."
+            raise StoreFullError(message) from error
         if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
             fix = f"Check its permissions; of what sudo has made: sudo chown -R $USER '{place}'"
             message = f"{error.filename or place} cannot be used: {error.strerror}. {fix}"

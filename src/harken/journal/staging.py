@@ -38,7 +38,8 @@ def staging(folder: Path, home: Path) -> Iterator[Path]:
                 descriptor = None
     note = None
     try:
-        if folder.resolve() != home.resolve():
+        # A home that may only be read is worth a backup, too.
+        if folder.resolve() != home.resolve() and os.access(home if home.exists() else home.parent, os.W_OK):
             make_private(home)
             number, note = tempfile.mkstemp(prefix=_NOTE, dir=home)
             with os.fdopen(number, "w", encoding="utf-8", errors="surrogateescape") as stream:

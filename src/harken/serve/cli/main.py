@@ -126,8 +126,7 @@ COMMANDS = {
 SECTIONS = {
     "Every day": (
         *("setup", "import", "search", "view", "list", "show", "chat", "memory", "rules", "tag", "conversations"),
-        *("topics", "digest", "forget", "status", "stats", "config"),
-        *("core", "new", "model", "rag", "context"),
+        *("topics", "digest", "forget", "status", "stats", "config", "core", "new", "model", "rag", "context"),
     ),
     "Agents and their work": (
         *("install", "assemble", "premortem", "experience", "values", "task"),

@@ -66,13 +66,10 @@ class ConfigEntry(NamedTuple):
 def without_our_hooks(item: Any) -> Any:
     """Return an item of a list of hooks without what starts `harken hook`, whichever harken; None of ours alone."""
     handlers = item.get("hooks") if isinstance(item, dict) else None
-    others = [handler for handler in handlers if not _is_ours(handler)] if isinstance(handlers, list) else handlers
+    if not isinstance(handlers, list):
+        return item
+    others = [each for each in handlers if not (isinstance(each, dict) and _OUR_HOOK.search(str(each.get("command"))))]
     return item if others == handlers else {**item, "hooks": others} if others else None
-
-
-def _is_ours(handler: Any) -> bool:
-    command = handler.get("command") if isinstance(handler, dict) else None
-    return isinstance(command, str) and _OUR_HOOK.search(command) is not None
 
 
 def _runs_our_server(value: Any) -> bool:
