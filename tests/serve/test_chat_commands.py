@@ -14,8 +14,10 @@ from typing import Any
 import pytest
 
 from command_line import TIMEOUT_SECONDS, CommandLine, Outcome
+from harken.engine import Harken
 from harken.testing import ChatServer, Reply
 from harken.testing.endpoints import Says, ScriptedCall
+from harken.testing.local_server import Request
 from quotations import steadied
 
 Write = Callable[[str, Iterable[Mapping[str, Any]]], Path]
@@ -224,6 +226,18 @@ class TestTalking:
         assert "user: one \nand a half\n" in server.prompts()[-1]
         assert server.prompts()[-1].endswith("assistant: First.\nuser: /usr/bin is a folder?")
         assert harken.status()["conversations"] == 1
+
+    def test_a_setting_that_another_process_changes_holds_for_the_next_answer(
+        self, harken: CommandLine, server: ChatServer
+    ) -> None:
+        def answer(_request: Request) -> Says:
+            with Harken(harken.home, env={}, settings={"embedder": "none"}) as other:
+                other.run_time.set("llm.model", "openai:gpt-5")
+            return Says("Yes.")
+
+        with ChatServer(otherwise=answer) as server:
+            chat(replace(harken, settings={**harken.settings, "HARKEN_LLM__URL": server.url}), "One?", "Two?")
+            assert [request.body["model"] for request in server.requests] == ["gpt-5-mini", "gpt-5"]
 
     def test_two_slashes_say_something_that_begins_with_one(self, harken: CommandLine, server: ChatServer) -> None:
         server.script(Says("A command of mine."))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harken.errors import HarkenError, MissingExtraError, UsageError
+from harken.errors import HarkenError, MissingExtraError, StoreError, UsageError
 from harken.serve.cli.reporting import pipeline_lines, source_name, summaries_words, summarizer_lines, title_line
 from harken.serve.cli.session import CommandAnswer, CommandSession, on_store, print_json, with_json
 from harken.serve.operations.operation import view_of
@@ -62,7 +62,8 @@ def run(session: CommandSession, until_idle: bool, is_team: bool, unwalled: bool
             session.note("The settings name no embedding model: only summaries are made.")
         session.note("Working; stop with Ctrl-C.")
         while not stopping.wait(1.0):
-            pass
+            with suppress(StoreError):
+                harken.run_time.refresh()
 
 
 def _until_idle(session: CommandSession, harken: Harken, as_json: bool) -> None:

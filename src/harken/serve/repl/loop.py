@@ -95,6 +95,7 @@ class Repl:
         Raises:
             HarkenError: there is no model, or it cannot be used; nothing was recorded.
         """
+        self.harken.run_time.refresh()
         with _stopped_by_ctrl_c() as stop, self.view() as view:
             turn = self.harken.chat.turn(self.talk, text, listen=view.listen, stop=stop)
         if turn.finish in _CUT_OFF and not turn.error:
