@@ -14,6 +14,7 @@ import pytest
 
 from coding_agent import eventually
 from command_line import TIMEOUT_SECONDS, CommandLine
+from harken.engine import Harken
 from harken.testing import ChatServer, EmbeddingServer, Reply
 from harken.testing.endpoints import Says
 from harken.testing.local_server import Request, error_body
@@ -132,6 +133,29 @@ def test_the_service_follows_what_is_set_while_it_runs(cli: CommandLine, write: 
         assert done("exchange") == 0
         busy("config", "set", "worker.min_messages_for_exchange_summary", "1")
         eventually(lambda: done("exchange") == len(TALK))
+
+
+def test_the_service_goes_on_once_another_process_has_raised_the_limit(cli: CommandLine, write: Write) -> None:
+    with ChatServer(otherwise=lambda _: Says('{"summary": "About the zoo.", "title": "The zoo"}')) as model:
+        named = {"HARKEN_LLM__MODEL": "openai:gpt-5-mini", "HARKEN_LLM__URL": model.url, "HARKEN_LLM__API_KEY": "k"}
+        at_once = {"REST_SECONDS": "0", "SUMMARY_POLL_SECONDS": "1", "GENTLE": "false"}
+        work = {f"HARKEN_WORKER__{key}": value for key, value in at_once.items()}
+        paid = replace(cli, settings={**cli.settings, **named, **work})
+        paid("config", "set", "llm.max_usd_per_day", "0.000001")
+        paid("core", "set", "user", "name", "Ada")
+        with Harken(cli.home, env=paid.settings, settings={"embedder": "none"}) as harken:
+            harken.record_message("zoo", "user", TALK[0]["content"])
+            harken.end_exchange("zoo")
+        with paid.running("worker", "run") as service:
+            deadline = time.monotonic() + TIMEOUT_SECONDS
+            while not paid.status()["workers"][1]["halted"] and time.monotonic() < deadline:
+                time.sleep(0.2)
+            paid("config", "set", "llm.max_usd_per_day", "5")
+            while not model.requests and time.monotonic() < deadline:
+                time.sleep(0.2)
+            service.send_signal(signal.SIGTERM)
+            assert service.wait(TIMEOUT_SECONDS) == 0
+        assert model.requests
 
 
 def test_without_a_model_summaries_are_made_all_the_same(cli: CommandLine, write: Write) -> None:

@@ -428,3 +428,4 @@ class Parts:
     def _follow_settings(self, loaded: LoadedSettings) -> None:
         before, self.loaded = self.settings.llm, loaded
         self._language_model.note(before)
+        self._wake()
