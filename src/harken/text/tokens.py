@@ -127,12 +127,16 @@ def clip(text: str, max_tokens: int, marker: str = "…") -> str:
 
     Never ends within a grapheme. A budget too small for the marker gives the empty text.
     """
-    return _clipped(text, max_tokens, marker, head_share=1.0)
+    if fits(text, max_tokens):
+        return text
+    return _joined(text, max_tokens, marker, head_share=1.0)
 
 
 def clip_middle(text: str, max_tokens: int, marker: str = " … ") -> str:
     """Return the text, or its two ends around the marker where it is longer than so many tokens by `estimate`."""
-    return _clipped(text, max_tokens, marker, head_share=0.5)
+    if fits(text, max_tokens):
+        return text
+    return _joined(text, max_tokens, marker, head_share=0.5)
 
 
 def fits(text: str, max_tokens: int) -> bool:
@@ -146,9 +150,7 @@ def fits(text: str, max_tokens: int) -> bool:
     return estimate(text) <= max_tokens
 
 
-def _clipped(text: str, max_tokens: int, marker: str, head_share: float) -> str:
-    if fits(text, max_tokens):
-        return text
+def _joined(text: str, max_tokens: int, marker: str, head_share: float) -> str:
     room = max_tokens - estimate(marker)
     while room >= 0:
         head = _head(text, math.ceil(room * head_share))
