@@ -125,7 +125,11 @@ def corrects(later: str, earlier: str) -> bool:
     said, before = later[:_CHARS], earlier[:_CHARS]
     if not _tells_change(said) and not _values_may_differ(said, before):
         return False
-    return any(new.corrects(old) for new in _telling_clauses(said) for old in _clauses(before))
+    for new in _telling_clauses(said):
+        for old in _clauses(before):
+            if new.corrects(old):
+                return True
+    return False
 
 
 def _corrects(later: Hit, earlier: Hit) -> bool:

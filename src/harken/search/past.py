@@ -450,11 +450,14 @@ class _PastSearch:
 def _marked(shown: tuple[PastConversation, ...]) -> tuple[PastConversation, ...]:
     """The same with those exchanges marked of which the user has said otherwise in a later one."""
     said = [each for talk in shown for each in talk.exchanges]
-
-    def marked(one: PastExchange) -> PastExchange:
-        return replace(one, said_before=any(corrects(each.user, one.user) for each in said if each.at > one.at))
-
-    return tuple(replace(talk, exchanges=tuple(map(marked, talk.exchanges))) for talk in shown)
+    marked = []
+    for talk in shown:
+        exchanges = []
+        for one in talk.exchanges:
+            later = [each.user for each in said if each.at > one.at]
+            exchanges.append(replace(one, said_before=any(corrects(text, one.user) for text in later)))
+        marked.append(replace(talk, exchanges=tuple(exchanges)))
+    return tuple(marked)
 
 
 def _by_time(found: Iterable[PastConversation]) -> tuple[PastConversation, ...]:
