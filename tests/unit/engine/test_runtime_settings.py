@@ -89,6 +89,8 @@ def test_a_value_out_of_range_is_refused_and_not_kept(harken: Harken) -> None:
         ("embedding.api_key", "the settings file or the environment"),
         ("llm.api_key", "the settings file or the environment"),
         ("oidc.client_secret", "the settings file or the environment"),
+        ("oidc.issuer", "the settings file or the environment"),
+        ("serve.rate", "the settings file or the environment"),
         ("redaction.patterns", "the settings file"),
         ("hooks.deadline_seconds", "HARKEN_HOOKS__DEADLINE_SECONDS"),
     ],

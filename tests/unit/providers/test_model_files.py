@@ -187,6 +187,11 @@ class TestDownload:
         _find(home, known, allow_download=True, download_url=file_server.url + "/")
         assert self._left(home) == [BGE_SMALL.name]
 
+    @pytest.mark.parametrize("name", ["bge-m3", "sentence-transformers/all-MiniLM-L6-v2"])
+    def test_a_name_of_another_embedder_is_told_to_need_that(self, home: Path, name: str) -> None:
+        with pytest.raises((ConfigError, ModelFileError), match="set embedder to openai-compatible, or to fastembed"):
+            _find(home, model=name)
+
     def test_nothing_is_fetched_unless_allowed(self, home: Path, file_server: Any) -> None:
         self._serve(file_server.folder)
         with pytest.raises(ModelFileError, match="no files of the model"):

@@ -162,8 +162,7 @@ def _schemas(operations: Mapping[str, AnyOperation]) -> tuple[Any, dict[str, Any
 
     models: list[tuple[str, JsonSchemaMode, TypeAdapter[Any]]] = []
     for name, each in operations.items():
-        models.append((name, "validation", TypeAdapter(each.form)))
-        models.append((name, "serialization", TypeAdapter(each.answer)))
+        models += [(name, "validation", TypeAdapter(each.form)), (name, "serialization", TypeAdapter(each.answer))]
     places, found = TypeAdapter.json_schemas(models, ref_template="#/components/schemas/{model}")
     return places, found.get("$defs", {})
 
