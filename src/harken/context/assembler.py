@@ -19,7 +19,7 @@ from harken.context.past import past_items
 from harken.context.premortem import premortem
 from harken.context.rules import RULE, rule_items
 from harken.errors import ContextAssemblyError, InvalidContextTypeError
-from harken.model.arguments import CONTEXT_TYPES, MAX_LIMIT
+from harken.model.arguments import CONTEXT_TYPES
 from harken.record.scope import scope_of
 from harken.search.past import PastConversations
 from harken.search.retrieval_log import RetrievalLog
@@ -73,7 +73,7 @@ class ContextAssembler:
             NotFoundError: there is no such project.
         """
         types = _checked_types(context_types)
-        checked(limit, MAX_LIMIT, max_tokens)
+        checked(limit, max_tokens)
         settings = self.settings()
         config = settings.assemble
         allowed = settings.search.include_untrusted and include_untrusted
@@ -117,7 +117,7 @@ class ContextAssembler:
             UsageError: the domain, the strategy, the limit or the tokens are not possible.
             NotFoundError: there is no such project.
         """
-        checked(limit, MAX_LIMIT, max_tokens)
+        checked(limit, max_tokens)
         # What a warning is about, its domain says; likeness to a question that nobody asked only orders.
         changes = {} if about else {"relevance_threshold": -1.0}
         with self._session(limit, self._projects(project, directory), **changes) as session:

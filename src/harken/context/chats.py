@@ -151,7 +151,7 @@ class Chats:
                 builder.summary()
                 past = self._past.search(builder.query, session.conversation_uid, searches)
                 builder.others(past, past_note)
-                builder.known(*self._known(builder, searches))
+                builder.known(*self._known(builder))
                 builder.talk()
             context = builder.context()
         if not is_preview:
@@ -265,9 +265,9 @@ class Chats:
         found = rule_quotes(searches, query, self._settings().rag, of_others=conversation_uid)
         return [quote if quote.project else replace(quote, text=f"{RULE_SAID} {quote.text}") for quote in found]
 
-    def _known(self, builder: ContextBuilder, searches: SearchSession) -> tuple[list[Quote], str]:
+    def _known(self, builder: ContextBuilder) -> tuple[list[Quote], str]:
         """What was saved or indexed and answers, unless just said; and why it was not searched where that failed."""
-        query, config = parse_query(builder.query), builder.settings.rag
+        searches, query, config = builder.searches, parse_query(builder.query), builder.settings.rag
         quotes, failures = list[Quote](), list[str]()
         if config.enabled and config.saved and not asks_nothing(query, searches.config.min_query_tokens):
             least = searches.config.relevance_threshold if config.min_similarity is None else config.min_similarity

@@ -11,7 +11,7 @@ from harken.config.sections import AssembleConfig
 from harken.context.render import Fence, contained, document, harmless, shortened
 from harken.errors import NotFoundError, UsageError
 from harken.log import Log
-from harken.model.arguments import check_limit
+from harken.model.arguments import MAX_LIMIT, check_limit
 from harken.model.conversations import ContextItem, Hit, Trust
 from harken.model.provenance import Provenance
 from harken.model.views import AssembledView, view_of
@@ -259,12 +259,12 @@ def compose(
     return FormattedContext(markdown, tuple(items), tokens.estimate(markdown), used)
 
 
-def checked(limit: int, most: int, max_tokens: int) -> None:
+def checked(limit: int, max_tokens: int) -> None:
     """Hold what a caller asks for to what is possible.
 
     Raises:
         UsageError: the limit or the tokens are not.
     """
-    check_limit(limit, most)
+    check_limit(limit, MAX_LIMIT)
     if max_tokens < 1:
         raise UsageError(f"max_tokens must be at least 1, not {max_tokens}.")

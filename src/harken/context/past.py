@@ -197,8 +197,8 @@ def past_items(recall: PastRecall, untrusted_weight: float, now: datetime) -> li
     conversations = recall.conversations
     likenesses = []
     for each in conversations:
-        likeness = min(1.0, max(0.0, each.score if each.similarity is None else each.similarity))
-        likenesses.append(likeness * (untrusted_weight if _trust(each).is_untrusted else 1.0))
+        near = min(1.0, max(0.0, each.score if each.similarity is None else each.similarity))
+        likenesses.append(near * (untrusted_weight if _trust(each).is_untrusted else 1.0))
     scaled = on_one_scale([each.score for each in conversations], likenesses)
     items = [_conversation_item(each, round(part, 4)) for each, part in zip(conversations, scaled, strict=True)]
     if (asked := recall.asked) is None:

@@ -11,11 +11,11 @@ from itertools import islice
 from typing import Any
 
 from harken.model.conversations import TASK_UID, MessageType, Role, Trust, least_trusted
+from harken.search.candidates import Candidates
 from harken.search.query import Query, distinctive_terms, is_bare_question, parse_query, share_held
 from harken.search.session import QueryVector
 from harken.storage.conversations import messages_of_exchange
 from harken.storage.entries import load_entries
-from harken.storage.facts import EntryFacts
 from harken.storage.ports import MESSAGE_SOURCE, NearestIndex, RowScope, Transaction
 from harken.storage.records.marks import objections
 from harken.text.decisions import decision_in
@@ -172,29 +172,23 @@ def may_be_asked_again(query: Query) -> bool:
     return terms >= (_LEAST_WORDS - 1 if is_bare_question(query.text) else _LEAST_TOLD)
 
 
-def askers_among(
-    query: Query,
-    facts: Mapping[int, EntryFacts],
-    similarity: Mapping[int, float],
-    keyword: Collection[int],
-    threshold: float | None,
-) -> dict[int, float | None]:
+def askers_among(found: Candidates, barred: Collection[int], threshold: float | None) -> dict[int, float | None]:
     """Candidates that a person said and that may ask the same, each with its similarity on the scale of questions.
 
-    A question is asked again by questions alone. Those without a vector, as short ones are, have some of the words; few
-    of either, for their texts are read.
+    Those barred are left out. A question is asked again by questions alone. Those without a vector, as short ones are,
+    have some of the words; few of either, for their texts are read.
     """
-    asks = ASKS if is_bare_question(query.text) else 0
+    asks, similarity = ASKS if is_bare_question(found.query.text) else 0, found.similarity
     mine = {
         id_: each
-        for id_, each in facts.items()
-        if each.role == Role.USER and each.source == MESSAGE_SOURCE and each.traits & asks == asks
+        for id_, each in found.facts.items()
+        if each.role == Role.USER and each.source == MESSAGE_SOURCE and each.traits & asks == asks and id_ not in barred
     }
     near = {id_: on_scale(similarity[id_], threshold) for id_ in mine if threshold is not None and id_ in similarity}
     best = sorted(near, key=lambda id_: -near[id_])[:_MOST_READ]
-    found: dict[int, float | None] = {id_: near[id_] for id_ in best if near[id_] >= _WITH_WORDS}
-    unlike = (id_ for id_ in keyword if id_ in mine and id_ not in near and mine[id_].traits & ASKS)
-    return found | dict.fromkeys(islice(unlike, _MOST_WITHOUT))
+    alike: dict[int, float | None] = {id_: near[id_] for id_ in best if near[id_] >= _WITH_WORDS}
+    unlike = (id_ for id_ in found.keyword if id_ in mine and id_ not in near and mine[id_].traits & ASKS)
+    return alike | dict.fromkeys(islice(unlike, _MOST_WITHOUT))
 
 
 def on_scale(similarity: float, threshold: float) -> float:

@@ -308,10 +308,8 @@ class _PastSearch:
         with session.view.reading() as tx:
             self._rank(tx, everywhere)
             if may_be_asked_again(self.query):
-                near, threshold = everywhere.similarity, self.asked.space.threshold if self.asked else None
-                barred = self._barred(tx, everywhere)
-                facts = {entry_id: each for entry_id, each in everywhere.facts.items() if entry_id not in barred}
-                self.askers |= askers_among(self.query, facts, near, everywhere.keyword, threshold)
+                threshold = self.asked.space.threshold if self.asked else None
+                self.askers |= askers_among(everywhere, self._barred(tx, everywhere), threshold)
             ranked = rank_conversations(everywhere)
             of_others = {each.conversation_id for each in everywhere.facts.values() if each.project_id in others}
             shortlist = tuple(row for row in ranked if not others or row in of_others)

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from harken.storage.ports import NearestIndex, RowScope, StoredSpace, Transaction
 from harken.storage.vectors import FOREIGN
 from harken.text import tokens
-from harken.text.fence import RECALL_NAME
 from harken.text.kinds import TALK, leaning
 from harken.text.words import (
     STOP_WORDS,
+    UNSAID_OPENING,
     UNSPACED,
     UNSPACED_RUN,
     WORD,
@@ -39,9 +39,7 @@ _CUT_WORD = re.compile(f"[^\\W_{UNSPACED}]+$")
 _MOST_ASKED_CHARS = 400
 _QUESTION_MARK = re.compile("[?？؟]")
 _ASKS, _ENDS = re.compile(r"[?？؟]\W*$"), re.compile(r"[.!…:;。！]\W*$")
-_SCAFFOLDING = re.compile(
-    rf"<(system-reminder|{RECALL_NAME}|environment_context|ide_[a-z_]+)\b[^>]*>.*?</\1>|```.*?```", re.DOTALL
-)
+_SCAFFOLDING = re.compile(rf"{UNSAID_OPENING}.*?</\1>|```.*?```", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)

@@ -157,7 +157,7 @@ class _SegmentSearch:
             self.session.note(wanted, Guess(scope, len(excluded) - len(seen)))
         # Both lists each on its own: where one part is broken, the other carries.
         with attempted("full_text", self.failures), self.session.view.reading() as tx:
-            self._find_words(tx, found, is_remote)
+            self._find_words(tx, found)
         is_small = False
         with attempted("vectors", self.failures):
             self._find_near(found)
@@ -187,12 +187,12 @@ class _SegmentSearch:
                 self.several.spread(tx, found, self.asked)
             return newest_first(self.session.view, found.hits(tx, found.best_first()[:most], passing))
 
-    def _find_words(self, tx: Transaction, found: Candidates, is_remote: bool) -> None:
-        if is_remote:
+    def _find_words(self, tx: Transaction, found: Candidates) -> None:
+        if tx.dialect.is_remote:
             found.foresee(tx, self.session.view.nearest, self.session.known.spaces.values())
         found.find_words(tx)
         # Here, for the model is still at work; facts a server is asked for together with those that are near.
-        found.read_ahead(tx, with_facts=not is_remote)
+        found.read_ahead(tx, with_facts=not tx.dialect.is_remote)
         # Once for both: each word is looked for in every entry of a small store.
         self.rare = RareWords.read(tx, self.query, found.scope, found.held)
 

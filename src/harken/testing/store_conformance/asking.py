@@ -88,8 +88,7 @@ def entry_ids(store: Store, messages: Sequence[Message]) -> list[int]:
 
 def text_problems(store: Store) -> list[str]:
     """How the full text differs from the rows."""
-    with store.writing() as tx:
-        return tx.text.problems(tx.connection)
+    return write(store, lambda tx: tx.text.problems(tx.connection))
 
 
 def space_of(store: Store, name: str = "words", dims: int = DIMS) -> StoredSpace:

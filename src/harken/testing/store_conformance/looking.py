@@ -42,8 +42,7 @@ from harken.testing.talk import START, Talk, talk_of
 
 
 def _told(store: Store, uid: str) -> list[Event]:
-    with store.reading() as tx:
-        return list(events_of(tx, uid))
+    return read(store, lambda tx: list(events_of(tx, uid)))
 
 
 def _task(name: str, *answers: ExchangeStatus) -> Talk:

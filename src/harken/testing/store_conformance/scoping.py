@@ -163,8 +163,7 @@ def _memory(uid: str, content: str, **more: Any) -> SavedRecord:
 
 
 def _kept(store: Store) -> list[SavedRecord]:
-    with store.reading() as tx:
-        return list(each_kept(tx, "memory"))
+    return read(store, lambda tx: list(each_kept(tx, "memory")))
 
 
 class ScopeTests:

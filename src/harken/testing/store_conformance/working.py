@@ -33,9 +33,8 @@ def _book(store: Store, uid: str, kind: str = "exchange", days: int = 0) -> None
 
 
 def _settle(store: Store, uid: str, price: str | None, state: CallState = CallState.DONE) -> bool:
-    with store.writing() as tx:
-        usd = None if price is None else Decimal(price)
-        return spend.settle_call(tx, uid, Settlement(state, NOON, 100, 10, 5, usd))
+    usd = None if price is None else Decimal(price)
+    return write(store, spend.settle_call, uid, Settlement(state, NOON, 100, 10, 5, usd))
 
 
 LEASE = 60.0
