@@ -199,6 +199,18 @@ def test_files_are_read_again_once_there_are_other_rules_of_what_is_a_secret(tmp
             assert all(shown in item.content for item in found)
 
 
+def test_what_stands_between_private_tags_in_code_is_not_kept(harken: Harken, repository: Repository) -> None:
+    spared = 'def spared():\n    """Put it between `<private>` tags."""\n'
+    hidden = '# <private>\nMERGER = "globex in May"\n\n\ndef price():\n    """Globex pays."""\n# </private>\n\n\n'
+    repository.commit("first", a_py=f"{hidden}{spared}")
+    harken.code.index(repository.root)
+    found = {item.metadata["qualified_name"]: item for item in harken.code.search("spared", mode="keyword").items}
+    assert found["a.spared"].metadata["start_line"] == 10
+    with harken.store.reading() as tx:
+        rows = tx.connection.execute(tx.select(entries.c.text)).all()
+    assert not any(word in row[0].lower() for row in rows for word in ("globex", "merger", "price"))
+
+
 def test_a_private_key_in_a_comment_is_no_description(harken: Harken, repository: Repository) -> None:
     line = "Qx7Kq2Lm9Rt4Vb8Nc3Wd6Yf1Hj5Ps0Zg2Xa4QeTuIoPlMkJn"
     key = ["-----BEGIN PRIVATE KEY-----", *[line] * 4, "-----END PRIVATE KEY-----"]
