@@ -199,6 +199,16 @@ def test_files_are_read_again_once_there_are_other_rules_of_what_is_a_secret(tmp
             assert all(shown in item.content for item in found)
 
 
+def test_what_stands_between_private_tags_in_code_is_not_kept(harken: Harken, repository: Repository) -> None:
+    spared = 'def spared():\n    """Put it between `<private>` tags."""\n'
+    hidden = '# <private>\nMERGER = "globex in May"\n\n\ndef price():\n    """Globex pays."""\n# </private>\n\n\n'
+    repository.commit("first", a_py=f"{hidden}{spared}")
+    harken.code.index(repository.root)
+    found = {item.metadata["qualified_name"]: item for item in harken.code.search("spared", mode="keyword").items}
+    assert found["a.spared"].metadata["start_line"] == 10
+    assert not any(harken.code.search(word, mode="keyword").items for word in ("globex", "merger", "price"))
+
+
 def test_a_private_key_in_a_comment_is_no_description(harken: Harken, repository: Repository) -> None:
     line = "Qx7Kq2Lm9Rt4Vb8Nc3Wd6Yf1Hj5Ps0Zg2Xa4QeTuIoPlMkJn"
     key = ["-----BEGIN PRIVATE KEY-----", *[line] * 4, "-----END PRIVATE KEY-----"]
@@ -429,11 +439,18 @@ def test_specs_and_what_is_written_on_testing_are_found_by_their_meaning(harken:
         file = tmp_path / "notes" / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("The zebra signs in by a link.\n")
-    # Without git, folders that begin with a full stop are left out.
     Repository(tmp_path / "notes").git("init", "-q")
     harken.documents.index(tmp_path / "notes")
     harken.embed()
     assert len(harken.documents.search("zebra signs in by link", mode="semantic").items) == 4
+
+
+def test_a_line_ends_where_editors_end_it(harken: Harken, tmp_path: Path) -> None:
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "rfc.txt").write_text("One.\n\f\nTwo\u2028two.\n\f\nZebra.\n")
+    harken.documents.index(tmp_path / "notes")
+    [item] = harken.documents.search("zebra").items
+    assert (item.metadata["start_line"], item.metadata["end_line"]) == (1, 5)
 
 
 def test_documents_are_found_under_their_headings(harken: Harken, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -140,6 +141,26 @@ def test_a_session_begins_with_the_projects_open_experience(hooks: Hooks, tmp_pa
     assert hooks.answer("SessionStart", "claude-code", json.dumps(elsewhere).encode()) == b""
 
 
+def test_what_was_begun_under_no_sessions_name_is_not_called_another_sessions_where_one_goes_on(
+    hooks: Hooks, tmp_path: Path
+) -> None:
+    hooks.harken.experiences.start(
+        "debugging",
+        "read-the-error",
+        "Make the nightly build green",
+        "Stale",
+        "Clear",
+        "It is quick",
+        directory=tmp_path,
+    )
+    payload = {"session_id": "one", "cwd": str(tmp_path), "hook_event_name": "SessionStart"}
+    for source, is_other in (("startup", True), ("resume", False), ("compact", False)):
+        asked = json.dumps({**payload, "session_id": source, "source": source}).encode()
+        said = hooks.answer("SessionStart", "claude-code", asked)
+        assert b"nightly build" in said
+        assert (b"another session" in said) is is_other
+
+
 @pytest.mark.usefixtures("engine_settings")
 def test_a_forgotten_conversation_leaves_no_note_of_what_it_was_given(hooks: Hooks) -> None:
     harken = hooks.harken
@@ -249,7 +270,8 @@ def test_what_the_brief_told_whole_does_not_come_back_with_a_prompt(
 
 def test_after_a_compaction_the_whole_brief_is_told_again_and_only_then(hooks: Hooks, tmp_path: Path) -> None:
     talk_and_begin(hooks.harken, tmp_path)
-    first = unmarked(brief(hooks, "new", tmp_path))
+    # Whose experience it is, which names no session, is not said of one that goes on.
+    first = re.sub(r"\nBegun in another session.*", "", unmarked(brief(hooks, "new", tmp_path)))
     assert "warehouse" not in brief(hooks, "new", tmp_path, "resume")
     assert unmarked(brief(hooks, "new", tmp_path, "compact")) == first
     assert unmarked(brief(hooks, "new", tmp_path, "compact")) == first

@@ -188,7 +188,8 @@ class Hooks:
         is_new = payload.get("source") != "compact"
         facts, quotes = self.harken.chats.always_known(uid if is_new else "", cwd)
         if cwd is not None:
-            quotes += [*open_experience(self.harken, cwd, session_id), *self.harken.chats.latest(cwd, uid)]
+            under_way = open_experience(self.harken, cwd, session_id, payload.get("source"))
+            quotes += [*under_way, *self.harken.chats.latest(cwd, uid)]
         # Core memory, in no more than half of the room.
         core = tokens.clip(core_block(facts), self._room(agent) // 2)[: LIMITS[agent].max_chars // 2] if facts else ""
         # After a compaction all of it again: what was told before it is no longer in the context.
@@ -214,7 +215,7 @@ def _directory(payload: Mapping[str, Any]) -> str | None:
     return cwd if is_path(cwd) and Path(cwd).is_absolute() else None
 
 
-def open_experience(harken: Harken, directory: str, session: str) -> list[Quote]:
+def open_experience(harken: Harken, directory: str, session: str, source: object = "") -> list[Quote]:
     """The experience that is under way in a folder's project, and whether another session has left it open."""
     active = harken.experiences.active(directory=directory, session=session)
     if active is None:
@@ -223,7 +224,8 @@ def open_experience(harken: Harken, directory: str, session: str) -> list[Quote]
     text = (
         f"Open experience: {one.goal}\nHypothesis: {one.hypothesis}\nAction: {one.action}\nPrediction: {one.prediction}"
     )
-    if active.is_orphan:
+    # Agents do not know what their session is called: of one that goes on, it may be this one's.
+    if active.is_orphan and (one.session or source not in ("compact", "resume")):
         text += "\nBegun in another session, and still open: it can be adopted, or resolved as abandoned."
     return [Quote(text, EXPERIENCE, one.uid, "", one.updated_at, Trust.AGENT.value, why=_UNDER_WAY)]
 
@@ -276,12 +278,10 @@ def premortem_quotes(harken: Harken, failure: CheckFailure, directory: str | Non
 
 def _failure_quote(record: SavedRecord, facts: Mapping[str, Any]) -> Quote:
     """All that a record tells, root cause included; cut in each of its lines, for what a warning is about ends it."""
-    is_experience = record.source == EXPERIENCE
-    told = (
-        experience_markdown(read_experience(record), "root_cause")
-        if is_experience
-        else value_markdown(read_value(record))
-    )
+    if record.source == EXPERIENCE:
+        told = experience_markdown(read_experience(record), "root_cause")
+    else:
+        told = value_markdown(read_value(record))
     text = "\n".join(tokens.clip(line, _LINE_TOKENS) for line in told.split("\n"))
     trust = (record.fields or {}).get("trust", Trust.AGENT.value)
     origin, project = facts.get("origin"), facts.get(OTHER_PROJECT, "")

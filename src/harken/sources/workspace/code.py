@@ -30,6 +30,8 @@ _SIGNATURE_TOKENS = 28
 # Who asks where something is done means the code that does it, before its tests and the numbers that it uses.
 TEST_WEIGHT, CONSTANT_WEIGHT = 0.8, 0.9
 _FENCE = re.compile(r"`{3,}")
+# Around several units: what is private in one alone is taken out of it. Code may speak of the tag without closing it.
+_PRIVATE = re.compile(rb"<private>(?:(?!<private>).)*?</private>", re.DOTALL | re.IGNORECASE)
 _COLUMNS = ("unit_type", "name", "qualified_name", "language", "signature", "docstring", "start_line", "end_line")
 _TEXTS = ("signature", "docstring", "body", "about")
 MAX_SNIPPET_CHARS = 5000
@@ -70,13 +72,8 @@ def _item(hit: Hit, row: Any) -> ContextItem:
     inside = f"{row.signature}\n{row.docstring}" if row.docstring else row.signature
     fence = "`" * (max((len(found) for found in _FENCE.findall(inside)), default=2) + 1)
     title = f"**{row.unit_type}** `{row.name}` in `{row.path}:{row.start_line}`"
-    metadata = {
-        "file_path": row.path,
-        "start_line": row.start_line,
-        "end_line": row.end_line,
-        "language": row.language,
-        "qualified_name": row.qualified_name,
-    }
+    named = {name: getattr(row, name) for name in ("start_line", "end_line", "language", "qualified_name")}
+    metadata = {"file_path": row.path, **named}
     return ContextItem("code", f"{title}\n{fence}{row.language}\n{inside}\n{fence}", relevance_of(hit), metadata)
 
 
@@ -141,6 +138,7 @@ class CodeIndex(FileIndex):
     def _parts(self, project: str, path: str, data: bytes) -> list[FilePart]:
         language = language_of(path)
         parts = []
+        data = _PRIVATE.sub(lambda found: b"\n" * found[0].count(b"\n"), data)
         for unit in parse_units(data, path, language) if language else ():
             redacted: dict[str, Any] = {name: self._redact(getattr(unit, name)) for name in _TEXTS}
             clean = replace(unit, **redacted)

@@ -28,6 +28,8 @@ _MAX_PDF_BYTES = 50_000_000
 # By the folder alone: people write specs, and a page on how to test, for people.
 _TEST_DATA = re.compile(r"(?:^|[/_.])(?:tests?|__tests__)(?:[_.][^/]*)?/", re.IGNORECASE)
 NEEDS_EXTRA = f"{NEEDS}harken[pdf]"
+# At these Python ends a line, and nothing else that counts lines.
+_NO_LINE_ENDS = re.compile("[\v\f\x1c-\x1e\x85\u2028\u2029]")
 # What a damaged file makes the reader stumble over, beside its own errors.
 _STUMBLES = (ValueError, TypeError, KeyError, IndexError, AttributeError, OSError, RecursionError, ArithmeticError)
 
@@ -70,7 +72,7 @@ class DocumentIndex(FileIndex):
     """Passages of documents; reached as `Harken.documents`."""
 
     source = DocumentSource()
-    version = 3
+    version = 4
 
     def search(
         self, query: str, *, project: str | None = None, limit: int = DEFAULT_LIMIT, mode: str = "hybrid"
@@ -114,7 +116,7 @@ def _passages(path: str, data: bytes, redact: Callable[[str], str]) -> list[Pass
         if not passages:
             raise SkippedError("without text")
         return passages
-    text = data.decode("utf-8", errors="replace").removeprefix("\ufeff")
+    text = _NO_LINE_ENDS.sub(" ", data.decode("utf-8", errors="replace").removeprefix("\ufeff"))
     text = _in_place(text, redact(text))
     return split_text(text) if suffix in _TEXT else split_markdown(text)
 
