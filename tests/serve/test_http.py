@@ -98,6 +98,7 @@ def test_what_may_be_left_out_may_be_null_or_blank_as_many_models_have_it(app: A
         "call_id": None,
     }
     assert [http.verb("record", said).status_code for _ in range(2)] == [200, 200]
+    assert OPERATIONS["record"].check({**said, "text": "  As it is.\n"}).text == "  As it is.\n"
     assert http.verb("recall", {"text": "Which quay?", "conversation": ""}).status_code == 200
     asked = {"ids": [memory], "query": "", "kind": None, "confirm": None}
     assert http.verb("forget", asked).json()["ids"] == [memory]

@@ -53,9 +53,7 @@ class RecordForm(BaseModel):
 
 _FORMS: dict[type, type[RecordForm]] = {}
 # PostgreSQL has no NUL: a text is kept without, and an id with it names nothing.
-_Text = Annotated[
-    str, BeforeValidator(lambda given: given.replace("\0", "\ufffd") if isinstance(given, str) else given)
-]
+_NO_NUL = BeforeValidator(lambda given: given.replace("\0", "\ufffd") if isinstance(given, str) else given)
 
 
 def form_of(record: type[Any]) -> type[RecordForm]:
@@ -71,12 +69,13 @@ def form_of(record: type[Any]) -> type[RecordForm]:
 
 def _field(argument: ArgumentField) -> tuple[Any, Any]:
     about = argument.about
-    kind: Any = _Text if argument.kind is str else argument.kind
+    kind: Any = argument.kind
     if about.choices:
         chosen = AfterValidator(partial(_one_of, tuple(about.choices)))
         kind = Annotated[kind, chosen, Field(json_schema_extra={"enum": list(about.choices)})]
     if about.is_verbatim:
         kind = Annotated[kind, StringConstraints(strip_whitespace=False)]
+    kind = Annotated[kind, _NO_NUL] if argument.kind is str else kind
     kind = list[kind] if argument.is_many else kind | None if argument.default is None else kind
     limits = ("min_length", "max_length") if argument.is_many or argument.kind is str else ("ge", "le")
     facts: dict[str, Any] = {"description": about.help, **dict(zip(limits, (about.least, about.most), strict=True))}
