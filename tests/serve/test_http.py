@@ -100,6 +100,8 @@ def test_what_may_be_left_out_may_be_null_or_blank_as_many_models_have_it(app: A
     assert [http.verb("record", said).status_code for _ in range(2)] == [200, 200]
     assert OPERATIONS["record"].check({**said, "text": "  As it is.\n"}).text == "  As it is.\n"
     assert http.verb("recall", {"text": "Which quay?", "conversation": ""}).status_code == 200
+    known = [http.verb("assemble_context", {"query": "quay", **named}).json() for named in ({}, {"types": []})]
+    assert known[0]["sources_used"] == known[1]["sources_used"] != {}
     asked = {"ids": [memory], "query": "", "kind": None, "confirm": None}
     assert http.verb("forget", asked).json()["ids"] == [memory]
     for name, argument in (("key_create", "principal"), ("unshare", "space")):

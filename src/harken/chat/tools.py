@@ -63,7 +63,7 @@ def form_of(record: type[Any]) -> type[RecordForm]:
         _FORMS[record] = create_model(record.__name__, __base__=RecordForm, __doc__=record.__doc__, **shared)
         _FORMS[record].record_type = record
         free = (each for each in arguments_of(record) if each.default is not MISSING)
-        _FORMS[record].blank = {each.name: (None,) if each.about.least else (None, "") for each in free}
+        _FORMS[record].blank = {each.name: (None, []) if each.about.least else (None, "", []) for each in free}
     return _FORMS[record]
 
 
