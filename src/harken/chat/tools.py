@@ -18,6 +18,7 @@ from pydantic import (
     create_model,
     model_validator,
 )
+from pydantic_core import from_json
 
 from harken.errors import HarkenError
 from harken.model.arguments import ArgumentField, arguments_of, schema_of
@@ -52,6 +53,8 @@ class RecordForm(BaseModel):
 
 
 _FORMS: dict[type, type[RecordForm]] = {}
+# Models send a list as the text of its JSON as well, as they send "5" for 5.
+_LIST = BeforeValidator(lambda given: from_json(given) if isinstance(given, str) and given[:1] == "[" else given)
 # PostgreSQL has no NUL: a text is kept without, and an id with it names nothing.
 _NO_NUL = BeforeValidator(lambda given: given.replace("\0", "\ufffd") if isinstance(given, str) else given)
 
@@ -76,7 +79,7 @@ def _field(argument: ArgumentField) -> tuple[Any, Any]:
     if about.is_verbatim:
         kind = Annotated[kind, StringConstraints(strip_whitespace=False)]
     kind = Annotated[kind, _NO_NUL] if argument.kind is str else kind
-    kind = list[kind] if argument.is_many else kind | None if argument.default is None else kind
+    kind = Annotated[list[kind], _LIST] if argument.is_many else kind | None if argument.default is None else kind
     limits = ("min_length", "max_length") if argument.is_many or argument.kind is str else ("ge", "le")
     facts: dict[str, Any] = {"description": about.help, **dict(zip(limits, (about.least, about.most), strict=True))}
     if argument.is_many and argument.default is not MISSING:
