@@ -58,7 +58,7 @@ class _Client:
             raise UsageError("Without a key nobody is answered. It begins with hk_: harken key create")
         self._headers = {"authorization": f"Bearer {key}", "user-agent": f"harken-client/{__version__}"}
         self._space = space
-        self._attempts = attempts
+        self._attempts = max(1, attempts)
         self._http: Any = None
 
     def in_space(self, space: str | None) -> Self:
