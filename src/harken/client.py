@@ -69,7 +69,7 @@ class _Client:
             raise UsageError("Without a key nobody is answered. It begins with hk_: harken key create")
         self._headers = {"authorization": f"Bearer {key}", "user-agent": f"harken-client/{__version__}"}
         self._space = space
-        self._attempts = attempts
+        self._attempts = max(1, attempts)
         timeout = httpx.Timeout(timeout_seconds, pool=None)
         self._http: Any = self._connections(base_url=url, timeout=timeout, transport=transport)
 

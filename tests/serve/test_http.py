@@ -99,6 +99,15 @@ def app(harken: Harken, daemon: Daemon) -> ASGIApp:
     return make_app(harken, daemon)
 
 
+def test_a_list_may_be_the_text_of_its_json_as_some_models_have_it(app: ASGIApp, harken: Harken) -> None:
+    memory, http = fill(harken)["memory"], Http(app)
+    plain = http.verb("search", {"query": "quay", "sources": ["memory"], "limit": 5}).json()
+    assert [hit["id"] for hit in plain["hits"]] == [memory]
+    assert http.verb("search", {"query": "quay", "sources": '["memory"]', "limit": "5"}).json() == plain
+    for wrong in ("memory", '["memory', '["rumour"]', "[1]"):
+        assert http.verb("search", {"query": "quay", "sources": wrong}).status_code == 422
+
+
 def test_what_may_be_left_out_may_be_null_or_blank_as_many_models_have_it(app: ASGIApp, harken: Harken) -> None:
     memory, http = fill(harken)["memory"], Http(app)
     blank = {
@@ -123,7 +132,10 @@ def test_what_may_be_left_out_may_be_null_or_blank_as_many_models_have_it(app: A
         "call_id": None,
     }
     assert [http.verb("record", said).status_code for _ in range(2)] == [200, 200]
+    assert OPERATIONS["record"].check({**said, "text": "  As it is.\n"}).text == "  As it is.\n"
     assert http.verb("recall", {"text": "Which quay?", "conversation": ""}).status_code == 200
+    known = [http.verb("assemble_context", {"query": "quay", **named}).json() for named in ({}, {"types": []})]
+    assert known[0]["sources_used"] == known[1]["sources_used"] != {}
     asked = {"ids": [memory], "query": "", "kind": None, "confirm": None}
     assert http.verb("forget", asked).json()["ids"] == [memory]
     for name, argument in (("key_create", "principal"), ("unshare", "space")):

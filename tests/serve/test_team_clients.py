@@ -75,6 +75,11 @@ def test_a_key_may_come_with_the_line_break_of_its_file(address: str, served: Se
         assert harken.whoami()["principal"]["name"] == "bob"
 
 
+def test_who_wants_no_attempt_more_has_one(address: str, served: Served) -> None:
+    with HarkenClient(address, served.keys["bob"], attempts=0) as harken:
+        assert harken.whoami()["principal"]["name"] == "bob"
+
+
 def test_an_argument_may_be_called_verb(address: str, served: Served) -> None:
     with HarkenClient(address, served.keys["ann"]) as harken:
         harken.whoami()

@@ -18,6 +18,7 @@ from pydantic import (
     create_model,
     model_validator,
 )
+from pydantic_core import from_json
 
 from harken.errors import HarkenError
 from harken.model.arguments import ArgumentField, arguments_of, schema_of
@@ -52,10 +53,10 @@ class RecordForm(BaseModel):
 
 
 _FORMS: dict[type, type[RecordForm]] = {}
+# Models send a list as the text of its JSON as well, as they send "5" for 5.
+_LIST = BeforeValidator(lambda given: from_json(given) if isinstance(given, str) and given[:1] == "[" else given)
 # PostgreSQL has no NUL: a text is kept without, and an id with it names nothing.
-_Text = Annotated[
-    str, BeforeValidator(lambda given: given.replace("\0", "\ufffd") if isinstance(given, str) else given)
-]
+_NO_NUL = BeforeValidator(lambda given: given.replace("\0", "\ufffd") if isinstance(given, str) else given)
 
 
 def form_of(record: type[Any]) -> type[RecordForm]:
@@ -65,19 +66,20 @@ def form_of(record: type[Any]) -> type[RecordForm]:
         _FORMS[record] = create_model(record.__name__, __base__=RecordForm, __doc__=record.__doc__, **shared)
         _FORMS[record].record_type = record
         free = (each for each in arguments_of(record) if each.default is not MISSING)
-        _FORMS[record].blank = {each.name: (None,) if each.about.least else (None, "") for each in free}
+        _FORMS[record].blank = {each.name: (None, []) if each.about.least else (None, "", []) for each in free}
     return _FORMS[record]
 
 
 def _field(argument: ArgumentField) -> tuple[Any, Any]:
     about = argument.about
-    kind: Any = _Text if argument.kind is str else argument.kind
+    kind: Any = argument.kind
     if about.choices:
         chosen = AfterValidator(partial(_one_of, tuple(about.choices)))
         kind = Annotated[kind, chosen, Field(json_schema_extra={"enum": list(about.choices)})]
     if about.is_verbatim:
         kind = Annotated[kind, StringConstraints(strip_whitespace=False)]
-    kind = list[kind] if argument.is_many else kind | None if argument.default is None else kind
+    kind = Annotated[kind, _NO_NUL] if argument.kind is str else kind
+    kind = Annotated[list[kind], _LIST] if argument.is_many else kind | None if argument.default is None else kind
     limits = ("min_length", "max_length") if argument.is_many or argument.kind is str else ("ge", "le")
     facts: dict[str, Any] = {"description": about.help, **dict(zip(limits, (about.least, about.most), strict=True))}
     if argument.is_many and argument.default is not MISSING:
