@@ -166,6 +166,21 @@ def test_a_backup_restores_everything_elsewhere(filled: CommandLine, tmp_path: P
     assert other.status()["forgotten"] == 1
 
 
+def test_what_is_restored_beside_a_store_that_the_settings_name_elsewhere_is_not_said_to_be_in_use(
+    cli: CommandLine, tmp_path: Path
+) -> None:
+    cli.home.mkdir(exist_ok=True)
+    (cli.home / "harken.toml").write_text(f"store = 'sqlite:///{tmp_path}/plain.db'\n")
+    cli("memory", "add", "The key hangs by the door", "--category", "fact")
+    cli("backup", tmp_path / "harken.tar.gz")
+    (tmp_path / "plain.db").unlink()
+    other = CommandLine(tmp_path / "elsewhere", cli.person, cli.settings)
+    said = other.fails("restore", tmp_path / "harken.tar.gz")
+    assert said.startswith(f"{other.home}/harken.db is what was restored, but the settings name another store")
+    (other.home / "harken.db").rename(tmp_path / "plain.db")
+    assert "The key hangs by the door" in other("memory", "list").out
+
+
 @pytest.mark.parametrize("content", [b"", b"no archive", b"cut short"])
 def test_a_file_that_is_no_whole_backup_is_refused_and_leaves_no_store(
     filled: CommandLine, tmp_path: Path, content: bytes

@@ -177,6 +177,9 @@ def restore(session: CommandSession, file: Path, as_json: bool) -> None:
     home = session.settings().home
     if own := restore_backup(file, home):
         session.note(f"{own} stays; the backup's settings were not taken.")
+    if session.settings().store is not None:
+        what = f"{home}/harken.db is what was restored, but the settings name another store"
+        raise HarkenError(f"{what}. Put it there, or take `store` out of them.")
     with session.engine() as harken:
         count = harken.maintenance.status().counts.messages
     session.tell(as_json, {"home": str(home), "messages": count}, f"{home} holds {counted(count, 'message')}.")
