@@ -202,8 +202,7 @@ class VendorChatModel:
         """Pieces of the text as they come, and last the whole answer; see `ChatModel.stream`."""
         request = self._request(messages, options, self._options.timeout_seconds * _STREAM_TIMEOUTS)
         request["model_settings"]["first_event_timeout"] = self._options.timeout_seconds
-        if self._options.vendor in ("openai", "ollama"):
-            request["model_settings"] |= _WHOLE_COUNTS
+        request["model_settings"] |= _WHOLE_COUNTS if self._options.vendor in ("openai", "ollama") else {}
         try:
             for piece in self._loop.iterate(lambda: self._pieces(request), stop):
                 yield piece if isinstance(piece, str) else self._answer(piece)
