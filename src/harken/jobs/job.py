@@ -34,7 +34,7 @@ Item = TypeVar("Item")
 Made = TypeVar("Made")
 # How long a job that the day's limit stops waits before it looks again.
 _LIMIT_POLL = timedelta(minutes=10)
-_PATIENCE_SECONDS = 0.5
+_PATIENCE_SECONDS, _LONGEST_SECONDS = 0.5, 86_400.0
 # What processes had leased that no longer run is looked for so often: it is a question more.
 _RELEASED_EVERY_SECONDS = 5.0
 # After these no other call can succeed now either.
@@ -237,7 +237,7 @@ class Job(ABC, Generic[Item, Made]):
                 limits = self.outage.gives_up(error), self.max_retries
                 jobs.fail(tx, self.name, sorted(self._owned(tx, items)), type(error).__name__, asked_at, *limits)
         if isinstance(error, RateLimitError) and error.retry_after_seconds is not None:
-            until = self.now() + timedelta(seconds=error.retry_after_seconds)
+            until = self.now() + timedelta(seconds=min(error.retry_after_seconds, _LONGEST_SECONDS))
         stops, is_unexpected = isinstance(error, _STOPS), not isinstance(error, HarkenError)
         if isinstance(error, _STOPS):
             self.blocked_by = error
