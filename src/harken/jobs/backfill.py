@@ -164,11 +164,10 @@ class Backfill:
                             f"It has cost ${spent:.4f}, more than the ${price_usd:.4f} that was named: answers are "
                             "longer than was expected. What the rest costs by the answers so far, the next one names"
                         )
-                    if work.stored == len(work.useless) >= _CLAIMED_AT_ONCE:
-                        self.blocked_reason = f"None of its answers was of use ({work.useless[0]}): name another model"
             finally:
                 work.give_back()
-            wasted, self.blocked_reason = len(work.useless), self.blocked_reason or work.blocked_reason
+            wasted = sum(map(bool, work.outage.useless))
+            self.blocked_reason = work.blocked_reason or self.blocked_reason
             made[kind], self.useless = work.stored - wasted, self.useless + wasted
         return made
 

@@ -34,7 +34,7 @@ Item = TypeVar("Item")
 Made = TypeVar("Made")
 # How long a job that the day's limit stops waits before it looks again.
 _LIMIT_POLL = timedelta(minutes=10)
-_PATIENCE_SECONDS = 0.5
+_PATIENCE_SECONDS, _LONGEST_SECONDS = 0.5, 86_400.0
 # What processes had leased that no longer run is looked for so often: it is a question more.
 _RELEASED_EVERY_SECONDS = 5.0
 # After these no other call can succeed now either.
@@ -47,10 +47,13 @@ class Outage:
     """Leaves an endpoint that fails alone for a while, so that one outage does not use up every item's attempts.
 
     Where it is waited out, as by a worker in the background, the endpoint is asked again within
-    `WAITED_OUT_SECONDS[-1]`, and no item is given up for failures of an endpoint that answers nobody.
+    `WAITED_OUT_SECONDS[-1]`, and no item is given up for failures of an endpoint that answers nobody. `useless` has of
+    each answer of the model why it was of no use, empty where it was; `of` the settings that name it.
     """
 
     is_waited_out: bool = False
+    of: object = None
+    useless: list[str] = field(default_factory=list, init=False)
     _failures: int = field(default=0, init=False)
     _answered: bool = field(default=False, init=False)
     _until: datetime | None = field(default=None, init=False)
@@ -140,7 +143,7 @@ class Job(ABC, Generic[Item, Made]):
         self.is_paused = self.outage.lasts(self.now())
         portions = self._lease()
         for number, portion in enumerate(portions):
-            if not self._do(portion):
+            if (not self.is_paused and self.outage.lasts(self.now())) or not self._do(portion):
                 self._leave([item for left in portions[number:] for item in left])
                 break
         if not portions and not self.is_paused:
@@ -228,15 +231,13 @@ class Job(ABC, Generic[Item, Made]):
         """Note a failure; whether the rest of the batch may be tried."""
         self.is_drained = False
         _log.warning("job_failed", work=self.name, items=len(items), error_class=type(error).__name__)
-        until = None
-        if isinstance(error, SpendLimitError):
-            until = self.now() + _LIMIT_POLL
-        else:
+        until = self.now() + _LIMIT_POLL if isinstance(error, SpendLimitError) else None
+        if until is None:
             with self.store.writing(of=()) as tx:
                 limits = self.outage.gives_up(error), self.max_retries
                 jobs.fail(tx, self.name, sorted(self._owned(tx, items)), type(error).__name__, asked_at, *limits)
         if isinstance(error, RateLimitError) and error.retry_after_seconds is not None:
-            until = self.now() + timedelta(seconds=error.retry_after_seconds)
+            until = self.now() + timedelta(seconds=min(error.retry_after_seconds, _LONGEST_SECONDS))
         stops, is_unexpected = isinstance(error, _STOPS), not isinstance(error, HarkenError)
         if isinstance(error, _STOPS):
             self.blocked_by = error
@@ -431,8 +432,8 @@ class SwitchedWork:
         return self._job is not None and self._job.is_drained
 
     def waiting(self) -> int:
-        """Count the items to wait for; none where it is switched off or the day's money is spent."""
-        if self._job is None or isinstance(self._job.blocked_by, SpendLimitError) or not self._is_enabled():
+        """Count the items to wait for; none where it is switched off, or nothing more is spent today."""
+        if self._job is None or not isinstance(self._job.blocked_by, EndpointError | None) or not self._is_enabled():
             return 0
         return self._job.waiting()
 

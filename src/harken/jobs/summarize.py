@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 from harken.config.sections import WorkerConfig
 from harken.config.settings import Settings
+from harken.errors import ProviderError
 from harken.jobs.job import Job, is_dead
 from harken.model.conversations import ExchangeStatus, MessageType, Role
 from harken.providers.embedder import Vectors
@@ -35,7 +36,7 @@ from harken.text.words import split_sentences
 
 # Another worker may be quicker, more than once.
 _TRIES = 3
-_KEPT_AT_ONCE = 20
+_KEPT_AT_ONCE, _USELESS_AT_MOST = 20, 8
 # A shorter sentence says nothing alone.
 _SHORTEST_TOKENS = 5
 # Sentences are compared each with each: so many messages of a segment at a time.
@@ -75,7 +76,7 @@ class SummarizeWork(Job[DueSummary, Summary]):
     """Summarizes exchanges or conversations.
 
     Extracts cost nothing, are stored a few at a time, and are made also while the model fails or the day's money is
-    spent. For each answer of a model that was of no use, so that an extract is stored, `useless` has why.
+    spent. Where none of a model's last answers was of use, so that extracts are stored, it is asked no more for a day.
 
     Args:
         kind: `exchange` or `conversation`.
@@ -95,7 +96,6 @@ class SummarizeWork(Job[DueSummary, Summary]):
     wake_next: Callable[[], None] | None = None
     backlog: SummaryBacklog | None = None
     asked: list[int] = field(default_factory=list)
-    useless: list[str] = field(default_factory=list, init=False)
     _wanted: Consent | SummaryBacklog = field(default=NO_MODEL, init=False)
 
     row = "item_id"
@@ -145,9 +145,12 @@ class SummarizeWork(Job[DueSummary, Summary]):
                 self._summary(item, self.summarizer_for(self.kind, item.uid)) if item.item_id in mine else nothing
                 for item in items
             ]
-            self.useless += [each.fallback for each in written if each.fallback]
             if mine:
                 self._answered()
+            self.outage.useless += [each.fallback for each in written]
+            if len(last := self.outage.useless[-_USELESS_AT_MOST:]) == _USELESS_AT_MOST and all(last):
+                self.blocked_by = ProviderError(f"None of its answers was of use ({last[0]}): name another model")
+                self.outage.begin(self.now(), self.now() + timedelta(days=1))
             return written
         short: Mapping[int, Sequence[MessageText]] = {}
         if self.kind == EXCHANGE:

@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from harken.config.sections import LlmConfig, WorkerConfig
+from harken.config.sections import WorkerConfig
 from harken.config.settings import Settings
 from harken.errors import ConfigError, MissingExtraError, ProviderError, UsageError
 from harken.jobs.job import AnyWork, Job, Outage, SwitchedWork, Worker, WorkerState, run_until_idle
@@ -326,15 +326,12 @@ class Background:
 
     def _summarizing(self, job: Job[Any, Any], is_lasting: bool = False) -> SwitchedWork:
         """A job that asks the language model, as it is set at the time; a lasting one ends with this process."""
-        asked: LlmConfig | None = None
 
         def opened() -> Job[Any, Any]:
-            nonlocal asked
             # Not item by item, where it cannot be used.
             self.language_model.model()
-            if asked != self.settings().llm:
-                # What another model, or a lower limit, is waited for says nothing of this one.
-                asked, job.outage = self.settings().llm, Outage(is_lasting)
+            if job.outage.of != self.settings().llm:
+                job.outage = Outage(is_lasting, self.settings().llm)
             return job
 
         return SwitchedWork(self.store, job.name, opened, self.now)

@@ -76,8 +76,7 @@ class TokenUsage:
 class ChatAnswer:
     """The answer of a model, by the name that the endpoint has for it; the price is None where none is known.
 
-    Attributes:
-        original: the answer with the thoughts and signatures that some vendors want back with the tools' results.
+    `original` has the thoughts and signatures as well, which some vendors want back with the results of tools.
     """
 
     text: str

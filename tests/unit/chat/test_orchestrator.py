@@ -131,6 +131,14 @@ def test_thoughts_and_signatures_go_back_with_the_results_and_are_not_recorded(
     assert "had better" not in "".join(text for *_, text in said(harken, session)) + server.prompts()[2]
 
 
+def test_half_a_character_in_an_answer_does_not_end_the_turn(harken: Harken, server: ChatServer) -> None:
+    """As where a server cuts one in two, between two pieces of its stream."""
+    server.script(Says("I look \ud83d", calls=(LOOK,)), Says("Nothing."))
+    turn = harken.chat.turn(harken.chat.begin(), "What about the kitchen tap?")
+    assert (turn.text, turn.error) == ("Nothing.", None)
+    assert "I look \ufffd" in server.prompts()[1]
+
+
 def test_a_failing_model_leaves_the_question_recorded_and_the_next_turn_goes_on(
     harken: Harken, server: ChatServer
 ) -> None:

@@ -166,6 +166,31 @@ def test_what_blocked_another_model_or_a_lower_limit_is_not_waited_out(
         assert texts(harken, EXCHANGE)[-1][0] == json.loads(WRITTEN)["summary"]
 
 
+def test_a_model_of_whose_answers_none_is_of_use_is_asked_no_more_that_day(
+    tmp_path: Path, clock: Clock, server: ChatServer
+) -> None:
+    """As of one whose thoughts use up the room of its answer: each is paid for."""
+    server.script(*[Says("", finish="length", output_tokens=800)] * 8)
+    with opened(tmp_path, clock, **with_model(server, **{"worker.rest_seconds": 0})) as harken:
+        for number in range(12):
+            talk(harken, f"tap {number}")
+        work = harken.background.work_of(EXCHANGE)
+        while work.run_once():
+            pass
+        assert len(server.requests) == 8
+        assert "None of its answers was of use (cut off): name another model" in report(harken, EXCHANGE).blocked_reason
+        # Nor does whoever waits until all is done wait for it.
+        harken.background.switch(CONVERSATION, False)
+        server.script(*[Says("", finish="length")] * 4)
+        harken.background.summarize()
+        server.script(*[Says(WRITTEN)] * 4)
+        clock.go_on(days=1)
+        talk(harken, "later")
+        while work.run_once():
+            pass
+        assert not work.blocked_reason
+
+
 def test_a_switch_holds_in_the_next_process_as_well(tmp_path: Path, clock: Clock) -> None:
     with opened(tmp_path, clock) as harken:
         talk(harken)

@@ -328,6 +328,16 @@ class TestWithAModel:
         assert work.run_once() == 1
         assert desk.texts() == ["The tap drips."]
 
+    def test_nothing_is_waited_for_longer_than_a_day(self, desk: Desk, server: ChatServer, model: ChatModel) -> None:
+        desk.ended("c", *TAP)
+        server.script(Reply(status=429, headers=(("Retry-After", "99999999999999"),)))
+        work = self._writing(desk, model)
+        assert work.run_once() == 1
+        assert "fewer requests" in work.blocked_reason
+        desk.place.clock.go_on(days=1, seconds=1)
+        assert work.run_once() == 1
+        assert desk.texts() == ["The tap drips."]
+
     def test_an_item_that_always_fails_is_given_up_and_can_be_retried(self, desk: Desk) -> None:
         desk.ended("c", *TAP)
 

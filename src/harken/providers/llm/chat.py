@@ -31,6 +31,7 @@ from harken.model.conversations import Role
 from harken.providers.chat_model import CallOptions, ChatAnswer, ChatMessage, Finish, TokenUsage, ToolCall
 from harken.providers.llm.vendors import open_client
 from harken.providers.options import ChatOptions
+from harken.text.characters import valid_utf8
 
 _T = TypeVar("_T")
 _PATIENCE_SECONDS = 5.0
@@ -202,8 +203,7 @@ class VendorChatModel:
         """Pieces of the text as they come, and last the whole answer; see `ChatModel.stream`."""
         request = self._request(messages, options, self._options.timeout_seconds * _STREAM_TIMEOUTS)
         request["model_settings"]["first_event_timeout"] = self._options.timeout_seconds
-        if self._options.vendor in ("openai", "ollama"):
-            request["model_settings"] |= _WHOLE_COUNTS
+        request["model_settings"] |= _WHOLE_COUNTS if self._options.vendor in ("openai", "ollama") else {}
         try:
             for piece in self._loop.iterate(lambda: self._pieces(request), stop):
                 yield piece if isinstance(piece, str) else self._answer(piece)
@@ -254,19 +254,20 @@ class VendorChatModel:
 
     def _answer(self, response: parts.ModelResponse) -> ChatAnswer:
         calls = tuple(_tool_call(part) for part in response.parts if isinstance(part, parts.ToolCallPart))
+        words = "".join(p.content for p in response.parts if isinstance(p, parts.TextPart | parts.ThinkingPart))
         counted = response.usage
         # xAI counts thoughts beside the answer, all others as a part of it.
         beside = counted.output_reasoning_tokens if counted.output_reasoning_tokens > counted.output_tokens else 0
         usage = TokenUsage(counted.input_tokens, counted.output_tokens + beside, counted.cache_read_tokens)
         return ChatAnswer(
-            text=response.text or "",
+            text=valid_utf8(response.text or ""),
             tool_calls=calls,
             # Calls, where the answer has any, whatever the endpoint says.
             finish=Finish.TOOL_CALLS if calls else _FINISHES.get(response.finish_reason, Finish.OTHER),
             model=response.model_name or self._options.model,
             usage=usage,
             price_usd=self.price(usage),
-            original=response,
+            original=response if valid_utf8(words) == words else None,
         )
 
 
@@ -320,7 +321,7 @@ def _tool_call(part: parts.ToolCallPart) -> ToolCall:
     if isinstance(given, str):
         try:
             given = json.loads(given) if given.strip() else {}
-        except ValueError:
+        except (ValueError, RecursionError):
             return ToolCall(part.tool_call_id, part.tool_name, problem="the arguments are not JSON")
     if given is None:
         given = {}

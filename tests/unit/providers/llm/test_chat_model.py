@@ -132,7 +132,9 @@ class TestAnswers:
         assert answer.tool_calls == (ToolCall("c1", "search", {"query": "cat"}), ToolCall("c2", "search", {}))
         assert (answer.text, answer.finish) == ("", Finish.TOOL_CALLS)
 
-    @pytest.mark.parametrize(("written", "problem"), [('{"query": ', "not JSON"), ("[1]", "no JSON object")])
+    @pytest.mark.parametrize(
+        ("written", "problem"), [('{"query": ', "not JSON"), ("[1]", "no JSON object"), ("[" * 9000, "not JSON")]
+    )
     def test_broken_arguments_are_told_and_not_raised(
         self, server: ChatServer, open_at: Opening, written: str, problem: str
     ) -> None:
