@@ -107,6 +107,16 @@ def test_a_refusal_names_the_endpoint_and_the_status(server: EmbeddingServer, st
     assert KEY not in shown
 
 
+@pytest.mark.parametrize(("header", "seconds"), [("30", 30.0), ("soon", None), ("", None)])
+def test_an_endpoint_says_when_it_may_be_asked_again(
+    server: EmbeddingServer, header: str, seconds: float | None
+) -> None:
+    server.script(Reply(status=429, headers=(("Retry-After", header),)))
+    with pytest.raises(EndpointError, match="status 429") as caught:
+        _open(server.url).embed_query("hello")
+    assert getattr(caught.value, "retry_after_seconds", None) == seconds
+
+
 def test_after_a_failure_the_next_call_works(server: EmbeddingServer) -> None:
     embedder = _open(server.url)
     server.script(Reply(status=503))

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import numpy as np
 
-from harken.errors import ConfigError, EndpointError, EndpointTimeoutError
+from harken.errors import ConfigError, EndpointError, EndpointTimeoutError, RateLimitError
 from harken.providers.embedder import CallMeter, ModelCard, PrefixingEmbedder, Space, Vectors, clip_bytes, unit_rows
 from harken.providers.options import LOOPBACK, EmbedderOptions, check_endpoint, check_key
 from harken.text import tokens
@@ -104,8 +104,9 @@ class OpenAICompatibleEmbedder(PrefixingEmbedder):
             broke = isinstance(error, httpx.ReadError | httpx.RemoteProtocolError)
             raise EndpointError(f"{self._endpoint} cannot be reached ({type(error).__name__})", broke) from error
         if response.status_code != httpx.codes.OK:
-            hint = _HINTS.get(response.status_code, "")
-            raise EndpointError(f"{self._endpoint} answers with status {response.status_code}{hint}")
+            said = f"{self._endpoint} answers with status {response.status_code}{_HINTS.get(response.status_code, '')}"
+            wait = response.headers.get("retry-after", "")
+            raise RateLimitError(said, float(wait)) if wait.isdecimal() else EndpointError(said)
         return self._checked(_read(response, len(ready), str(self._endpoint))), _used(response, estimate)
 
     def _checked(self, vectors: Vectors) -> Vectors:
