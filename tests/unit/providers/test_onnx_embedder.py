@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harken.errors import ModelFileError
+from harken.errors import ConfigError, ModelFileError
 from harken.providers.embedders.onnx import OnnxEmbedder
 from harken.providers.options import EmbedderOptions
 
@@ -33,6 +33,12 @@ def test_the_default_space_is_that_of_bge_small(embedder: OnnxEmbedder) -> None:
     space = embedder.space
     assert (space.id, space.dims, space.max_tokens) == ("bge-small-en-v1.5/int8/384", 384, 512)
     assert -1 < space.threshold < 1
+
+
+def test_other_dims_than_the_models_are_refused_before_anything_is_embedded(home: Path) -> None:
+    with pytest.raises(ConfigError, match=r"embedding\.dims is 100: bge-small-en-v1\.5 makes vectors of 384\."):
+        OnnxEmbedder(EmbedderOptions(home=home, dims=100))
+    assert OnnxEmbedder(EmbedderOptions(home=home, dims=384)).space.dims == 384
 
 
 def test_vectors_are_unit_length_float32_and_one_a_text(embedder: OnnxEmbedder) -> None:

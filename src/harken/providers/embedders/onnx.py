@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from harken.errors import ModelFileError, ProviderError
+from harken.errors import ConfigError, ModelFileError, ProviderError
 from harken.providers.embedder import ModelCard, PrefixingEmbedder, Space, Vectors, read_card, unit_rows
 from harken.providers.model_files import BGE_SMALL, find_model
 from harken.providers.onnx_session import OnnxModel, Output
@@ -46,6 +46,9 @@ class OnnxEmbedder(PrefixingEmbedder):
         self._name = files.name if variant is None else BGE_SMALL.name
         self._variant = variant or f"{files.sha256[:8]}-{card.pooling}"
         self._card = card.adjusted(options)
+        if variant is not None and self._card.dims != card.dims:
+            fix = "Take that back: harken config unset embedding.dims"
+            raise ConfigError(f"embedding.dims is {options.dims}: {self._name} makes vectors of {card.dims}. {fix}")
         self._model = OnnxModel(files, self._card.max_tokens, options.threads)
         self._max_rows = options.batch_size
         self._space: Space | None = None
