@@ -88,7 +88,7 @@ def test_no_log_holds_a_word_of_what_was_said(broken: CommandLine, tmp_path: Pat
         eventually(lambda: broken("worker", "status").out)
         daemon.terminate()
         logs["daemon"] = words_of(daemon)
-    chat = broken("--verbose", "chat", stdin=f"{SAID}?\n")
+    chat = broken("--verbose", "chat", stdin=f"{SAID}?\n", code=1)
     # The terminal of the one who asked may show the question; the log's lines may not.
     logs["chat"] = "\n".join(line for line in chat.err.splitlines() if "event=" in line)
     assert "event=" in logs["daemon"]

@@ -57,7 +57,7 @@ class FilePlace:
 
     def contains(self, path: str) -> bool:
         """True for a path, relative to the root, that is part of what was asked for."""
-        return not self.prefix or f"{path}/".startswith(f"{shown_name(self.prefix)}/")
+        return not self.prefix or f"{shown_name(path)}/".startswith(f"{shown_name(self.prefix)}/")
 
 
 @dataclass(frozen=True, slots=True)
