@@ -89,6 +89,8 @@ class LocalServer(ABC):
         """Listen, again on the same port after a stop; without this, a connection is refused."""
         self._closing.clear()
         self._server = _StandInServer(self, self._port)
+        # A client that is told of may be gone again before it is taken, and nothing would end the wait for another.
+        self._server.socket.settimeout(1.0)
         self._port = self._server.server_address[1]
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
         self._thread.start()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from typing import Any
 
 import httpx
@@ -101,3 +102,13 @@ def test_a_stream_can_fall_silent_until_the_server_stops() -> None:
             server.stop()
             with pytest.raises(httpx.RemoteProtocolError):
                 list(told)
+
+
+def test_a_client_that_is_gone_before_it_is_taken_holds_no_server_up() -> None:
+    with ChatServer(Says("one")) as server:
+        assert server._server is not None
+        taking = threading.Thread(target=server._server._handle_request_noblock, daemon=True)
+        taking.start()
+        taking.join(60)
+        assert not taking.is_alive()
+        assert _post(server).status_code == 200
