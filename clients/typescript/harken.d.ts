@@ -394,7 +394,7 @@ export interface KeysArguments {
   limit?: number;
   /** Where to go on: the next_cursor of the answer before. */
   cursor?: string;
-  /** Whose, by name or id; left out, one's own. */
+  /** Whose, by name or id, `*` for everybody's; left out, one's own. */
   principal?: string | null;
 }
 export interface LabelView {
@@ -547,7 +547,7 @@ export interface NewPrincipalArguments {
 export interface NewSpaceArguments {
   /** Its name. */
   name: string;
-  /** What is older is forgotten; left out, all is kept. */
+  /** For how many days what is in it is kept; left out, for good. */
   retention_days?: number | null;
 }
 export interface NoArguments {
@@ -858,7 +858,7 @@ export interface SearchArguments {
 export interface ShareArguments {
   /** A message, exchange, conversation, memory or experience. */
   id: string;
-  /** The space: its name or id. */
+  /** The space that gets a copy: its name or id. */
   to: string;
 }
 export interface SharedAnswer {
@@ -1217,15 +1217,13 @@ export class HarkenClient {
   index_documents(given?: FilesArguments): Promise<FilesView>;
   /** Say of which projects code, documents and commits were indexed, and how many parts. */
   indexed(given?: NoArguments): Promise<IndexedAnswer>;
-  /** Say who asks, by which key, what it may, and which spaces it reaches. */
-  whoami(given?: NoArguments): Promise<WhoamiAnswer>;
   /** List the spaces that may be read, one's own first. */
   spaces(given?: PageArguments): Promise<SpacesAnswer>;
-  /** Make a space to share things in. */
+  /** Make a shared space; nobody else sees it until it is granted. */
   space_create(given: NewSpaceArguments): Promise<SpaceView>;
   /** List who may do what in a space. */
   grants(given: GrantsArguments): Promise<GrantsAnswer>;
-  /** Let a principal or a group read, write or administer a space. */
+  /** Let a principal, a group or `everyone` read, write or administer a space. */
   grant(given: GrantArguments): Promise<GrantView>;
   /** Take back what was granted. */
   revoke(given: RevokeArguments): Promise<DoneAnswer>;
@@ -1233,9 +1231,11 @@ export class HarkenClient {
   share(given: ShareArguments): Promise<SharedAnswer>;
   /** Forget the copies of something that was shared. */
   unshare(given: UnshareArguments): Promise<UnsharedAnswer>;
+  /** Say who asks, by which key, what it may, and which spaces it reaches. */
+  whoami(given?: NoArguments): Promise<WhoamiAnswer>;
   /** List keys, newest first; never the keys themselves. */
   keys(given?: KeysArguments): Promise<KeysAnswer>;
-  /** Make a key; the answer alone has it. */
+  /** Make a key, which is shown this once. */
   key_create(given?: NewKeyArguments): Promise<NewKeyView>;
   /** Revoke a key, by its id or by how it begins. */
   key_revoke(given: IdArguments): Promise<KeyView>;

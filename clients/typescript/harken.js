@@ -210,9 +210,6 @@ export class HarkenClient {
   indexed(given = {}) {
     return this.call("indexed", given);
   }
-  whoami(given = {}) {
-    return this.call("whoami", given);
-  }
   spaces(given = {}) {
     return this.call("spaces", given);
   }
@@ -233,6 +230,9 @@ export class HarkenClient {
   }
   unshare(given = {}) {
     return this.call("unshare", given);
+  }
+  whoami(given = {}) {
+    return this.call("whoami", given);
   }
   keys(given = {}) {
     return this.call("keys", given);

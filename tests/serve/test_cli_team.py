@@ -54,6 +54,9 @@ def test_a_team_of_two_is_made_by_two_commands(cli: CommandLine, server: dict[st
     [message] = cli.search("heron", settings=bob)
     assert "In a team its worker sees to it" in cli("forget", message["id"], "--yes", settings=bob).err
     assert "the team's worker has yet to come" in cli("doctor", code=1, settings=bob).out
+    assert cli("unshare", own["id"], "--from", "common", "--json", settings=bob).json() == {"ids": [copy]}
+    again = cli("share", own["id"], "--to", "common", settings=bob).out
+    assert f"Take it back: harken unshare {own['id']}" in again
     assert "1 record" in cli("unshare", own["id"], settings=bob).out
     assert cli.search("boiler", settings=alice) == []
 
@@ -62,7 +65,9 @@ def test_spaces_are_made_granted_kept_and_deleted(cli: CommandLine, server: dict
     for name in ("alice", "bob"):
         cli("principal", "create", name, settings=server)
     cli("space", "create", "farm", "--keep", "30", settings=server)
-    cli("group", "set", "growers", "--add", "bob", settings=server)
+    grown = cli("group", "set", "growers", "--add", "bob", "--add", "alice", "--json", settings=server).json()
+    assert grown == {"growers": ["alice", "bob"]}
+    cli("group", "set", "growers", "--remove", "alice", settings=server)
     assert "growers: bob" in cli("group", "list", settings=server).out
     cli("space", "grant", "farm", "growers", "write", settings=server)
     assert "growers (group): write" in cli("space", "show", "farm", settings=server).out
@@ -91,6 +96,10 @@ def test_keys_are_made_listed_rotated_and_revoked(cli: CommandLine, server: dict
     new = cli("key", "rotate", key["id"], "--json", settings=server).json()
     assert "not valid" in cli.fails("whoami", settings=robot)
     robot["HARKEN_KEY"] = new["key"]
+    old, new = robot, cli("key", "rotate", new["id"], "--overlap-seconds", "60", "--json", settings=server).json()
+    robot = {**server, "HARKEN_KEY": new["key"]}
+    for key_of_both in (old, robot):
+        assert cli("whoami", "--json", settings=key_of_both).json()["principal"]["name"] == "robot"
     cli("key", "revoke", new["prefix"], settings=server)
     assert "not valid" in cli.fails("search", "anything", settings=robot)
 

@@ -15,6 +15,7 @@ from harken.serve.cli.commands import command_of
 from harken.serve.cli.main import COMMANDS
 from harken.serve.cli.main import cli as commands
 from harken.serve.operations.registry import COMMANDS as MADE_OF_OPERATIONS
+from harken.serve.team import people, spaces
 
 HEAVY = {
     "numpy",
@@ -81,7 +82,8 @@ def test_a_working_folder_that_was_deleted_is_in_nobodys_way(cli: CommandLine, t
 
 
 def test_every_operation_of_people_is_a_command() -> None:
-    for path, operation in MADE_OF_OPERATIONS.items():
+    of_team = {each.words: each for each in (*people.OPERATIONS, *spaces.OPERATIONS) if each.show is not None}
+    for path, operation in {**MADE_OF_OPERATIONS, **of_team}.items():
         first, *rest = path.split()
         command = commands.command_named(first)
         for word in rest:

@@ -22,10 +22,10 @@ from mcp.shared.exceptions import MCPError
 from sqlalchemy import event
 
 from harken.engine.team import Team
+from harken.model.arguments import arguments_of
 from harken.model.team import EVERY_SCOPE, KeyScope
 from harken.serve.operations.operation import AnyOperation
 from harken.serve.operations.registry import OPERATIONS, TEAM_OPERATIONS
-from harken.serve.team.verbs import _SCOPES
 from team_server import Served, listening, serving_team
 from verbs import REFUSED, calls, fill
 
@@ -100,7 +100,8 @@ def given(served: Served) -> dict[str, dict[str, Any]]:
 def test_the_page_has_the_table_as_it_is() -> None:
     text = access.PAGE.read_text(encoding="utf-8")
     assert access.page(text) == text
-    assert set(_SCOPES) == {scope.value for scope in EVERY_SCOPE}
+    scopes = {each.name: each.about.choices for each in arguments_of(TEAM_OPERATIONS["key_create"].arguments)}["scopes"]
+    assert set(scopes) == {scope.value for scope in EVERY_SCOPE}
     assert {name for name, each in OPERATIONS.items() if each.scope == "admin"} == access.HOST
 
 

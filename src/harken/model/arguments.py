@@ -175,7 +175,7 @@ class NewMemory:
     tags: Annotated[
         tuple[str, ...],
         Argument("Words to find it by.", most=MAX_TAGS),
-        Spelling("--tag", help="A word to find it by; may be given several times."),
+        Spelling("--tag", help="A word to find it by."),
     ] = ()
 
 

@@ -20,22 +20,26 @@ def command_of(operation: AnyOperation) -> click.Command:
     """The command of an operation that has one: its arguments parsed, run on the open store, the answer printed."""
     shown = [each for each in arguments_of(operation.arguments) if not each.spelling.is_hidden]
 
-    def run(as_json: bool, **given: Any) -> None:
+    def run(as_json: bool, yes: bool = False, **given: Any) -> None:
         session: CommandSession = click.get_current_context().obj
         given = {each.name: _read(each, given[each.name]) for each in shown}
         # What stands on this command line beside the home, and a chat's own store, no daemon knows; and hooks wait for
         # it while it does what takes long.
         is_own = session.opened is not None or session.overrides or session.is_verbose or operation.is_long
-        is_own = is_own or session.is_of_team
+        is_own = is_own or session.is_of_team or operation.is_of_team or operation.asks is not None
         answer = None if is_own else ask_daemon(session.home, operation, given, as_json)
         if answer is None:
             try:
                 here = Path.cwd()
             except FileNotFoundError:
                 here = None
-            with session.engine(operation.scope) as harken:
-                caller = Caller(here, is_owner=True, talk=session.talk)
-                found = operation.run(harken, operation.arguments(**given), caller)
+            wanted = operation.arguments(**given)
+            asked: Any
+            with (session.team if operation.is_of_team else session.engine)(operation.scope) as asked:
+                if operation.asks and not yes:
+                    refusal, to = operation.asks(asked, wanted)
+                    session.confirm(refusal, to=to)
+                found = operation.run(asked, wanted, Caller(here, is_owner=True, talk=session.talk))
         if as_json:
             print_json(answer["view"] if answer else operation.shell_view(found))
             return
@@ -46,6 +50,7 @@ def command_of(operation: AnyOperation) -> click.Command:
                 operation.show(session, found)
 
     parameters = [_parameter(each) for each in shown]
+    parameters += [click.Option(["--yes"], is_flag=True, help="Do not ask.")] if operation.asks else []
     help = operation.help or operation.summary
     return json_option(click.Command(operation.words.split()[-1], callback=run, params=parameters, help=help))
 
@@ -80,7 +85,7 @@ def _parameter(argument: ArgumentField) -> click.Parameter:
     else:
         default = spelling.separator.join(default) if spelling.separator else default
         facts = {"type": kind, "default": default, "show_default": default not in (None, "", 0)}
-    help = spelling.help or argument.about.help
+    help = (spelling.help or argument.about.help) + " May be repeated." * ("multiple" in facts)
     return click.Option([name, argument.name], help=help, metavar=spelling.metavar, **facts)
 
 

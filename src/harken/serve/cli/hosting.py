@@ -12,7 +12,9 @@ import click
 
 from harken.errors import UsageError
 from harken.providers.priority import lower_priority
+from harken.serve.cli.commands import command_of
 from harken.serve.cli.session import CommandSession, with_json
+from harken.serve.team.people import WHOAMI
 
 if TYPE_CHECKING:
     from harken.engine.team import Team
@@ -24,6 +26,16 @@ _WAIT_SECONDS = 300.0
 @click.group()
 def team() -> None:
     """A memory for several, on a server: begin one."""
+
+
+@click.command(help=WHOAMI.summary)
+@with_json
+def whoami(session: CommandSession, as_json: bool) -> None:
+    """As the operation; who has an embedded store is its one owner."""
+    if session.settings().store is None:
+        session.tell(as_json, {"principal": None}, "You: this store has one owner, and needs no key.")
+    else:
+        click.get_current_context().invoke(command_of(WHOAMI), as_json=as_json)
 
 
 @team.command()

@@ -83,20 +83,24 @@ _COMMANDS = {
         "view": "Look at what is remembered, in a browser: conversations, search, what came back and why, memories, "
         "upkeep.",
     },
-    "cli.hosting": {"team": "A memory for several, on a server: begin one."},
+    "cli.hosting": {
+        "team": "A memory for several, on a server: begin one.",
+        "whoami": "Say who asks, by which key, what it may, and which spaces it reaches.",
+    },
     "cli.installing": {
         "install": "Put memory into a coding agent's settings: hooks, where it has them, and the MCP server.",
         "setup": "Find the agents and histories of this machine, import, install, choose a model: each is asked first.",
     },
-    "team.commands": {
+    "team.people": {
         "erase": "Erase a person for good: their keys, their words in every space, and their name.",
         "group": "Groups that spaces can be granted to; everybody is in the group `everyone`.",
         "key": "Keys, by which a server knows who asks.",
         "principal": "Who is in the team: people, agents and services.",
+    },
+    "team.spaces": {
         "share": "Copy a message, an exchange, a conversation, a memory or an experience into a space.",
         "space": "Spaces: one's own, which is private, and those that a team shares.",
         "unshare": "Forget the copies of something that was shared.",
-        "whoami": "Say who asks, by which key, what it may, and which spaces it reaches.",
     },
     "operations.saved": {"memory": "Facts, preferences, decisions: what was saved on purpose, found by every search."},
     "operations.rules": {

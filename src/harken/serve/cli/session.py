@@ -17,7 +17,7 @@ import click
 
 from harken.errors import HarkenError, MissingExtraError, UsageError
 from harken.log import Log, set_up_log
-from harken.serve.operations.operation import Piece
+from harken.serve.operations.operation import Piece, TeamMember
 from harken.text.characters import printable, printable_json
 
 if TYPE_CHECKING:
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from harken.config.settings import Settings
     from harken.context.builder import ContextSession
     from harken.engine import Harken
-    from harken.engine.team import Team
-    from harken.model.team import Speaker
 
 Result = TypeVar("Result")
 _AGREED = "yes"
@@ -90,10 +88,7 @@ class CommandSession:
             yield self.opened
             return
         if self.is_of_team:
-            from harken.model.team import KeyScope
-
-            with self.team() as (team, speaker):
-                speaker.require(*map(KeyScope.of, scope.split()))
+            with self.team(scope) as (team, speaker):
                 yield team.memory(speaker, self.space)
             return
         from harken.engine import Harken
@@ -115,14 +110,20 @@ class CommandSession:
         return self.space is not None or bool(os.environ.get("HARKEN_KEY"))  # noqa: TID251
 
     @contextmanager
-    def team(self) -> Iterator[tuple[Team, Speaker]]:
-        """The team of a server, and who asks: by the key of the environment, else whoever has the database."""
+    def team(self, scope: str = "") -> Iterator[TeamMember]:
+        """The team of a server, and who asks: by the key of the environment, else whoever has the database.
+
+        Their key has to have the scope, or several with blanks between.
+        """
         from harken.config.settings import team_key
         from harken.engine.team import Team
+        from harken.model.team import KeyScope
 
         with Team(self.home, settings=self.overrides) as team:
             key = team_key()
-            yield team, team.operator() if key is None else team.speaker(key)
+            speaker = team.operator() if key is None else team.speaker(key)
+            speaker.require(*map(KeyScope.of, scope.split()))
+            yield TeamMember(team, speaker)
 
     def settings(self) -> Settings:
         """The settings of this run, read without opening a store; values set at run time are not among them."""

@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import MISSING, dataclass, field
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from types import NoneType
-from typing import TYPE_CHECKING, Annotated, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Generic, NamedTuple, Protocol, TypeVar
 
 from harken.errors import NotFoundError, UsageError
 from harken.files import make_private
@@ -26,7 +27,9 @@ if TYPE_CHECKING:
     from harken.chat.tools import RecordForm
     from harken.context.builder import ContextSession
     from harken.engine import Harken
+    from harken.engine.team import Team
     from harken.model.provenance import Provenance
+    from harken.model.team import Speaker
 
 Wanted = TypeVar("Wanted")
 Found = TypeVar("Found")
@@ -140,6 +143,13 @@ class Caller:
             yield project
 
 
+class TeamMember(NamedTuple):
+    """Who asks, and of which team."""
+
+    team: Team
+    speaker: Speaker
+
+
 class Effect(Enum):
     """The effect of an operation on the store."""
 
@@ -211,6 +221,7 @@ class Operation(Generic[Wanted, Found]):
         is_idempotent: whether a second call with the same arguments changes nothing.
         is_long: whether it reports progress.
         command: the words of its command, where they are not those of its name.
+        asks: what is said where a person does not agree, and what they type a yes to do; None where nobody is asked.
         show: prints the answer for people; None where it is for programs alone.
         shell_view: the answer as `--json` prints it.
         is_paged: whether what is printed goes through the person's pager where it is longer than the terminal.
@@ -231,6 +242,7 @@ class Operation(Generic[Wanted, Found]):
     is_long: bool = False
     command: str = ""
     help: str = ""
+    asks: Callable[[Any, Wanted], tuple[str, str]] | None = None
     show: Callable[[Printer, Found], None] | None = None
     shell_view: Callable[[Found], object] = view_of
     is_paged: bool = False
@@ -314,6 +326,8 @@ class Operation(Generic[Wanted, Found]):
 
 
 AnyOperation = Operation[Any, Any]
+of_team: Callable[..., AnyOperation] = partial(Operation, is_of_team=True)
+"""An operation about a team."""
 
 
 def changing(

@@ -21,7 +21,7 @@ from harken.serve.operations import (
     workspace,
 )
 from harken.serve.operations.operation import AnyOperation
-from harken.serve.team import verbs
+from harken.serve.team import people, spaces
 
 _ALL: tuple[AnyOperation, ...] = (
     *searching.OPERATIONS,
@@ -40,7 +40,8 @@ _ALL: tuple[AnyOperation, ...] = (
 )
 OPERATIONS = {each.name: each for each in _ALL if each.answer is not NoneType}
 # Of a team's server: those of a memory, and those of the team.
-TEAM_OPERATIONS = {**OPERATIONS, **{each.name: each for each in verbs.OPERATIONS}}
+_OF_TEAM = (*spaces.OPERATIONS, *people.OPERATIONS)
+TEAM_OPERATIONS = OPERATIONS | {each.name: each for each in _OF_TEAM if each.answer is not NoneType}
 COMMANDS = {each.words: each for each in _ALL if each.show is not None}
 
 

@@ -95,7 +95,7 @@ class SearchArguments:
             most=20,
             choices=SOURCES,
         ),
-        Spelling("--source", help="Only this kind of entry; may be given several times."),
+        Spelling("--source", help="Only this kind of entry."),
     ] = ()
     project: Project = None
     conversation: Annotated[

@@ -38,7 +38,7 @@ class AddWebhookArguments:
     event: Annotated[
         tuple[str, ...],
         Argument(
-            "What it is told of; may be repeated; everything where none is named.",
+            "What it is told of; everything where none is named.",
             choices=("recorded", "remembered", "forgotten", "review_due"),
         ),
     ] = ()

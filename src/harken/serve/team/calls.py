@@ -17,8 +17,7 @@ from harken.log import Log
 from harken.model.team import COMMON, Access, AuditEntry, KeyScope, Speaker
 from harken.serve.http.metrics import Metrics
 from harken.serve.http.problems import problem_of
-from harken.serve.operations.operation import AnyOperation, Caller, Effect
-from harken.serve.team.verbs import TeamMember
+from harken.serve.operations.operation import AnyOperation, Caller, Effect, TeamMember
 from harken.text.characters import sha256_of
 
 _log = Log(__name__)
