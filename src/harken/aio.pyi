@@ -486,8 +486,8 @@ class AsyncSourceSearcher:
     async def search_memories(
         self, query: str, limit: int = ..., *, category: str | None = ..., mode: str = ...
     ) -> SourceHit: ...
-    async def search_code(
-        self, query: str, limit: int = ..., *, language: str | None = ..., project: str | None = ..., mode: str = ...
+    async def search_indexed(
+        self, source: str, query: str, limit: int = ..., *, project: str | None = ..., mode: str = ...
     ) -> SourceHit: ...
     async def search_experiences(
         self,
@@ -510,19 +510,6 @@ class AsyncSourceSearcher:
         domain: str | None = ...,
         mode: str = ...,
         is_filled: bool = ...,
-    ) -> SourceHit: ...
-    async def search_commits(
-        self,
-        query: str,
-        limit: int = ...,
-        *,
-        author: str | None = ...,
-        since: datetime | None = ...,
-        project: str | None = ...,
-        mode: str = ...,
-    ) -> SourceHit: ...
-    async def search_documents(
-        self, query: str, limit: int = ..., *, project: str | None = ..., mode: str = ...
     ) -> SourceHit: ...
 
 class AsyncTasks:

@@ -367,3 +367,13 @@ def test_the_async_twins_give_the_same(
 
     got = asyncio.run(run())
     assert got.sources_used == expected.sources_used
+
+
+def test_what_was_indexed_is_found_by_the_name_of_its_source(harken: Harken) -> None:
+    indexes = {"code": harken.code, "commit": harken.commits, "document": harken.documents}
+    for source, index in indexes.items():
+        found = harken.sources.search_indexed(source, QUERY)
+        assert found.items
+        assert found.items == index.search(QUERY).items
+    with pytest.raises(UsageError, match="source must be one of code, commit, document, not 'memory'"):
+        harken.sources.search_indexed("memory", QUERY)

@@ -229,7 +229,7 @@ def test_code_like_a_snippet_is_found(harken: Harken, repository: Repository) ->
     assert names(harken.code.similar(snippet, language="python"))[0] == "a.divide_budget"
     assert names(harken.code.search("spend amount", language="go"))[0] == "Spend"
     assert names(harken.code.similar(snippet, language="Python"))[0] == "a.divide_budget"
-    for ask in (harken.code.search, harken.code.similar, harken.sources.search_code):
+    for ask in (harken.code.search, harken.code.similar):
         with pytest.raises(UsageError, match=r"no language 'cobol'. Languages: python, .*sql"):
             ask("x", language="cobol")
     with pytest.raises(UsageError, match="from 1 to 50"):

@@ -259,7 +259,7 @@ def test_what_its_owner_had_indexed_needs_no_more_than_what_its_owner_said(harke
     (tmp_path / "project" / "ledger.py").write_text('def keep_invoices():\n    """Keep the invoices of billing."""\n')
     harken.code.index(tmp_path / "project")
     harken.embed()
-    found = harken.sources.search_code("which function keeps the invoices of billing").hits
+    found = harken.sources.search_indexed("code", "which function keeps the invoices of billing").hits
     assert {hit.entry.trust for hit in found} == {Trust.IMPORTED}
     assert not any(reason.name == "trust" for hit in found for reason in hit.reasons)
 

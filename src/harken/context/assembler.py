@@ -132,11 +132,11 @@ class ContextAssembler:
         return {
             RULE: lambda: rule_items(session, query, settings.rag),
             "memories": lambda: shown(sources.search_memories(query, limit)),
-            "code": lambda: shown(sources.search_code(query, limit, project=project)),
+            "code": lambda: shown(sources.search_indexed("code", query, limit, project=project)),
             "experiences": lambda: shown(sources.search_experiences(query, axis="full", limit=limit)),
             "values": lambda: shown(sources.search_values(query, limit)),
-            "commits": lambda: shown(sources.search_commits(query, limit, project=project)),
-            "documents": lambda: shown(sources.search_documents(query, limit, project=project)),
+            "commits": lambda: shown(sources.search_indexed("commit", query, limit, project=project)),
+            "documents": lambda: shown(sources.search_indexed("document", query, limit, project=project)),
             "conversations": lambda: self._past(session, rag, query),
         }
 

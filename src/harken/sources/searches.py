@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from datetime import datetime
 
 from harken.errors import NotFoundError
 from harken.model.arguments import DEFAULT_LIMIT
@@ -27,8 +26,8 @@ from harken.search.session import SearchSession
 from harken.sources.memories.memories import checked_category
 from harken.sources.memories.memory import memory_of
 from harken.sources.source import SearchPort, Source, SourceHit, SourceSearch, relevance_of
-from harken.sources.workspace.code import CodeSource, language_facets
-from harken.sources.workspace.commits import CommitSource, author_facet
+from harken.sources.workspace.code import CodeSource
+from harken.sources.workspace.commits import CommitSource
 from harken.sources.workspace.documents import DocumentSource
 from harken.storage.conversations import entry_of
 from harken.storage.entries import load_entries
@@ -86,7 +85,8 @@ def _value_item(saved: SavedRecord, hit: Hit) -> ContextItem:
 
 MEMORIES = RecordSource(MEMORY, _memory_item)
 EXPERIENCES, VALUES = RecordSource(EXPERIENCE, _experience_item), RecordSource(VALUE, _value_item)
-_ALL: tuple[Source, ...] = (MEMORIES, EXPERIENCES, VALUES, CodeSource(), CommitSource(), DocumentSource())
+_INDEXED: dict[str, Source] = {each.name: each for each in (CodeSource(), CommitSource(), DocumentSource())}
+_ALL: tuple[Source, ...] = (MEMORIES, EXPERIENCES, VALUES, *_INDEXED.values())
 
 
 def item_of(tx: Transaction, hit: Hit) -> ContextItem | None:
@@ -102,7 +102,7 @@ class SourceSearcher:
     Every limit is from 1 to 50, that of memories to 100; every mode is `hybrid`, `keyword` or `semantic`.
 
     Raises:
-        UsageError: by every search whose limit, mode, category, language, axis, domain, strategy or outcome is none.
+        UsageError: by every search whose limit, mode, category, source, axis, domain, strategy or outcome is none.
         NotFoundError: by every search in a project that is not there.
     """
 
@@ -140,18 +140,15 @@ class SourceSearcher:
         facets = () if category is None else (f"category:{checked_category(category)}",)
         return self._of(MEMORIES).find(query, facets=facets, limit=limit, mode=mode, most=MOST_MEMORIES)
 
-    def search_code(
-        self,
-        query: str,
-        limit: int = DEFAULT_LIMIT,
-        *,
-        language: str | None = None,
-        project: str | None = None,
-        mode: str = "hybrid",
+    def search_indexed(
+        self, source: str, query: str, limit: int = DEFAULT_LIMIT, *, project: str | None = None, mode: str = "hybrid"
     ) -> SourceHit:
-        """Units of code."""
-        search = self._of(CodeSource())
-        return search.find(query, facets=language_facets(language), project=project, limit=limit, mode=mode)
+        """Units of code, commits or passages of documents: the source is `code`, `commit` or `document`.
+
+        `Harken.code`, `commits` and `documents` search the space at hand alone, and by language, author and day.
+        """
+        check_one_of("source", source, tuple(_INDEXED))
+        return self._of(_INDEXED[source]).find(query, project=project, limit=limit, mode=mode)
 
     def search_experiences(
         self,
@@ -191,26 +188,6 @@ class SourceSearcher:
         """
         facets = _checked_facets(("axis", axis, AXES), ("domain", domain, DOMAINS))
         return self._of(VALUES).find(query, facets=facets, limit=limit, mode=mode, is_filled=is_filled)
-
-    def search_commits(
-        self,
-        query: str,
-        limit: int = DEFAULT_LIMIT,
-        *,
-        author: str | None = None,
-        since: datetime | None = None,
-        project: str | None = None,
-        mode: str = "hybrid",
-    ) -> SourceHit:
-        """Commits."""
-        facets = () if author is None else (author_facet(author),)
-        return self._of(CommitSource()).find(query, facets=facets, since=since, project=project, limit=limit, mode=mode)
-
-    def search_documents(
-        self, query: str, limit: int = DEFAULT_LIMIT, *, project: str | None = None, mode: str = "hybrid"
-    ) -> SourceHit:
-        """Passages of documents."""
-        return self._of(DocumentSource()).find(query, project=project, limit=limit, mode=mode)
 
     def _of(self, source: Source) -> SourceSearch:
         return SourceSearch(self.store, source, self.search, self.projects, self.open_session, self.search_in)
