@@ -8,6 +8,7 @@ from typing import Any
 
 from harken.errors import NotFoundError, ScopeError
 from harken.model.conversations import Choice
+from harken.model.views import GrantView, KeyView, PrincipalView, SpaceView, view_of
 
 
 class KeyScope(Choice):
@@ -66,9 +67,9 @@ class Principal:
     created: datetime
     email: str | None = None
 
-    def view(self) -> dict[str, Any]:
+    def view(self) -> PrincipalView:
         """Return the principal as JSON."""
-        return {"id": self.id, "name": self.name, "kind": self.kind.value, "email": self.email}
+        return view_of(PrincipalView, self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,17 +94,10 @@ class ApiKey:
     last_used: datetime | None = None
     revoked: datetime | None = None
 
-    def view(self) -> dict[str, Any]:
+    def view(self) -> KeyView:
         """Return the key as JSON, without the secret."""
-        moments = {name: getattr(self, name) for name in ("created", "expires", "last_used", "revoked")}
-        return {
-            "id": self.id,
-            "prefix": self.prefix,
-            "principal": self.principal,
-            "scopes": [scope.value for scope in KeyScope if scope in self.scopes],
-            "spaces": None if self.spaces is None else sorted(self.spaces),
-            **{name: moment.isoformat() if moment else None for name, moment in moments.items()},
-        }
+        scopes = [scope.value for scope in KeyScope if scope in self.scopes]
+        return view_of(KeyView, self, scopes=scopes, spaces=None if self.spaces is None else sorted(self.spaces))
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,9 +138,9 @@ class TeamSpace:
         """The value that the rows of this space have as their tenant."""
         return self.team if self.id == COMMON else f"{self.team}/{self.id}"
 
-    def view(self) -> dict[str, Any]:
+    def view(self) -> SpaceView:
         """Return the space as JSON."""
-        return {"id": self.id, "name": self.name, "private": self.is_private, "retention_days": self.retention_days}
+        return view_of(SpaceView, self, private=self.is_private)
 
 
 COMMON = "common"
@@ -168,10 +162,9 @@ class Grant:
     is_group: bool
     access: Access
 
-    def view(self) -> dict[str, Any]:
+    def view(self) -> GrantView:
         """Return the grant as JSON."""
-        kind = "group" if self.is_group else "principal"
-        return {"space": self.space, "to": self.name, "kind": kind, "access": self.access.value}
+        return view_of(GrantView, self, to=self.name, kind="group" if self.is_group else "principal")
 
 
 @dataclass(frozen=True, slots=True)

@@ -442,3 +442,44 @@ class DeliveryView(TypedDict):
     status: int | None
     error: str | None
     ended_at: str | None
+
+
+class PrincipalView(TypedDict):
+    """A person, an agent or a service."""
+
+    id: str
+    name: str
+    kind: str
+    email: str | None
+
+
+class KeyView(TypedDict):
+    """A key without its secret; `spaces` are the only ones that it reaches, null for all of its principal's."""
+
+    id: str
+    prefix: str
+    principal: str
+    scopes: list[str]
+    spaces: list[str] | None
+    created: str
+    expires: str | None
+    last_used: str | None
+    revoked: str | None
+
+
+class SpaceView(TypedDict):
+    """A space."""
+
+    id: str
+    name: str
+    private: bool
+    retention_days: int | None
+
+
+class GrantView(TypedDict):
+    """What a principal or a group may do in a space."""
+
+    space: str
+    to: str
+    kind: str
+    access: str

@@ -14,7 +14,7 @@ from typing_extensions import TypedDict
 from harken.errors import UsageError
 from harken.model.arguments import Argument, Spelling
 from harken.model.team import KeyScope, PrincipalKind
-from harken.model.views import format_moment, view_of
+from harken.model.views import KeyView, PrincipalView, format_moment, view_of
 from harken.serve.operations.operation import (
     AnyOperation,
     Caller,
@@ -42,29 +42,6 @@ _FOR, _OF, _ONLY, _NAMES = (
     Spelling("--only", "SPACE"),
     Spelling("", "NAME"),
 )
-
-
-class PrincipalView(TypedDict):
-    """A person, an agent or a service."""
-
-    id: str
-    name: str
-    kind: str
-    email: str | None
-
-
-class KeyView(TypedDict):
-    """A key without its secret; `spaces` are the only ones that it reaches, null for all of its principal's."""
-
-    id: str
-    prefix: str
-    principal: str
-    scopes: list[str]
-    spaces: list[str] | None
-    created: str
-    expires: str | None
-    last_used: str | None
-    revoked: str | None
 
 
 class NewKeyView(KeyView):

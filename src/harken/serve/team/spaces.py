@@ -11,6 +11,7 @@ from typing_extensions import TypedDict
 
 from harken.model.arguments import OFFSET, Argument, Spelling
 from harken.model.team import Access
+from harken.model.views import GrantView, SpaceView
 from harken.serve.operations.operation import (
     HIDDEN,
     WORD,
@@ -36,27 +37,9 @@ _FROM = Spelling("--from", "SPACE")
 _KEPT = "For how many days what is in it is kept; left out, for good."
 
 
-class SpaceView(TypedDict):
-    """A space."""
-
-    id: str
-    name: str
-    private: bool
-    retention_days: int | None
-
-
 class ReachedView(SpaceView):
     """A space, and what may be done there: read, write or admin."""
 
-    access: str
-
-
-class GrantView(TypedDict):
-    """What a principal or a group may do in a space."""
-
-    space: str
-    to: str
-    kind: str
     access: str
 
 
