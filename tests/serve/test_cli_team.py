@@ -117,6 +117,11 @@ def test_erasing_asks_for_an_export_first(cli: CommandLine, server: dict[str, st
     assert "boiler" in target.read_text("utf-8")
     assert "not valid" in cli.fails("whoami", settings=bob)
     assert [row["name"] for row in cli("principal", "list", "--json", settings=server).json()] == ["alice"]
+    assert cli("principal", "create", "carol", "--no-key", settings=server).out.startswith("Made carol, with a private")
+    target = tmp_path / "carol.jsonl"
+    told = cli("erase", "carol", "--export", target, stdin="yes\n", settings=server)
+    assert f"Wrote everything of carol to {target}" in told.err
+    assert told.out.startswith("Erased carol: 1 private space and 0 records in shared ones.")
 
 
 def test_the_embedded_store_has_one_owner_and_no_team(cli: CommandLine) -> None:

@@ -31,7 +31,8 @@ HEAVY = {
 
 
 @pytest.mark.parametrize(
-    "words", [("--version",), ("--help",), *((name, "--help") for name in ("search", "memory", "import", "serve"))]
+    "words",
+    [("--version",), ("--help",), *((name, "--help") for name in ("search", "memory", "import", "serve", "key"))],
 )
 def test_help_imports_nothing_heavy(cli: CommandLine, words: tuple[str, ...]) -> None:
     assert not cli.imports(*words)[1] & HEAVY

@@ -176,8 +176,7 @@ def _search(harken: Harken, wanted: SearchArguments, caller: Caller) -> Search:
         without_untrusted=not wanted.include_untrusted,
     )
     end = None if wanted.limit is None else wanted.offset + wanted.limit
-    # One more tells programs, which read page by page, whether there are others.
-    asked = wanted.limit if wanted.limit is None or caller.is_owner else wanted.limit + 1
+    asked = None if wanted.limit is None else caller.read_ahead(wanted.limit)
     # The owner looks for what there is; an agent, for what matters where it works.
     where = None if caller.is_owner else caller.directory
     options: dict[str, Any] = {"mode": wanted.mode, "rerank": wanted.rerank, "threshold": wanted.threshold}
