@@ -35,7 +35,7 @@ def command_of(operation: AnyOperation) -> click.Command:
                 here = None
             wanted = operation.arguments(**given)
             asked: Any
-            with (session.team if operation.is_of_team else session.engine)(operation.scope) as asked:
+            with (session.team if operation.is_of_team else session.engine)(operation.scopes) as asked:
                 if operation.asks and not yes:
                     refusal, to = operation.asks(asked, wanted)
                     session.confirm(refusal, to=to)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from harken.config.settings import Settings
     from harken.context.builder import ContextSession
     from harken.engine import Harken
+    from harken.model.team import KeyScope
 
 Result = TypeVar("Result")
 _AGREED = "yes"
@@ -79,16 +80,16 @@ class CommandSession:
         return PlainConsole(stderr=True, highlight=False, soft_wrap=True)
 
     @contextmanager
-    def engine(self, scope: str = "") -> Iterator[Harken]:
+    def engine(self, scopes: Iterable[KeyScope] = ()) -> Iterator[Harken]:
         """The open store; what its journal has and its database lacks is brought in first, with a word about it.
 
-        Of a team, the memory as whoever asks may see it, if their key has the scope, or several with blanks between.
+        Of a team, the memory as whoever asks may see it, if their key has the scopes.
         """
         if self.opened is not None:
             yield self.opened
             return
         if self.is_of_team:
-            with self.team(scope) as (team, speaker):
+            with self.team(scopes) as (team, speaker):
                 yield team.memory(speaker, self.space)
             return
         from harken.engine import Harken
@@ -110,19 +111,15 @@ class CommandSession:
         return self.space is not None or bool(os.environ.get("HARKEN_KEY"))  # noqa: TID251
 
     @contextmanager
-    def team(self, scope: str = "") -> Iterator[TeamMember]:
-        """The team of a server, and who asks: by the key of the environment, else whoever has the database.
-
-        Their key has to have the scope, or several with blanks between.
-        """
+    def team(self, scopes: Iterable[KeyScope] = ()) -> Iterator[TeamMember]:
+        """The team, and who asks: by the key of the environment, which needs the scopes, else as its operator."""
         from harken.config.settings import team_key
         from harken.engine.team import Team
-        from harken.model.team import KeyScope
 
         with Team(self.home, settings=self.overrides) as team:
             key = team_key()
             speaker = team.operator() if key is None else team.speaker(key)
-            speaker.require(*map(KeyScope.of, scope.split()))
+            speaker.require(*scopes)
             yield TeamMember(team, speaker)
 
     def settings(self) -> Settings:

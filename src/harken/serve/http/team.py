@@ -23,7 +23,7 @@ from harken.config.settings import Settings
 from harken.engine.team import Team
 from harken.errors import ConfigError, HarkenError, KeyRefusedError, StoreError
 from harken.log import Log
-from harken.model.team import KeyScope, Speaker
+from harken.model.team import Speaker
 from harken.serve.http.bodies import LONGEST_ARGUMENTS, parse_body, read_body
 from harken.serve.http.metrics import Metrics
 from harken.serve.http.openapi import team_openapi
@@ -280,4 +280,4 @@ def _offered(context: Any) -> Sequence[AnyOperation]:
     """Of the tools that the address names, those that the key may call."""
     speaker: Speaker = context.request.scope[_SPEAKER]
     named = tools_of(context.request.query_params.get("tools", TEAM_TOOLS), TEAM_OPERATIONS)
-    return [each for each in named if speaker.scopes.issuperset(map(KeyScope.of, each.scopes))]
+    return [each for each in named if speaker.scopes.issuperset(each.scopes)]

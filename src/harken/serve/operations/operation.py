@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from harken.engine import Harken
     from harken.engine.team import Team
     from harken.model.provenance import Provenance
-    from harken.model.team import Speaker
+    from harken.model.team import KeyScope, Speaker
 
 Wanted = TypeVar("Wanted")
 Found = TypeVar("Found")
@@ -260,9 +260,11 @@ class Operation(Generic[Wanted, Found]):
         )
 
     @property
-    def scopes(self) -> tuple[str, ...]:
+    def scopes(self) -> tuple[KeyScope, ...]:
         """What a team's key has to have, all of it."""
-        return tuple(self.scope.split())
+        from harken.model.team import KeyScope
+
+        return tuple(map(KeyScope.of, self.scope.split()))
 
     @property
     def is_asked_by_get(self) -> bool:

@@ -93,7 +93,7 @@ class TeamCalls:
 
     def _answer(self, call: VerbCall) -> Answered:
         operation, speaker = call.operation, call.speaker
-        speaker.require(*map(KeyScope.of, operation.scopes))
+        speaker.require(*operation.scopes)
         if operation.scope == KeyScope.ADMIN and not operation.is_of_team:
             self.require_host(speaker)
         target: Any = TeamMember(self.team, speaker) if operation.is_of_team else self._memory(call)

@@ -15,7 +15,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from harken.errors import HarkenError, KeyRefusedError, sentence_of
-from harken.model.team import KeyScope, Speaker
+from harken.model.team import Speaker
 from harken.serve.http.problems import problem_of
 from harken.serve.operations.operation import AnyOperation
 from harken.serve.team.calls import TeamCalls, VerbCall
@@ -46,7 +46,7 @@ class _SignedInMember:
 
     def require(self, operation: AnyOperation) -> None:
         """See `PageMember.require`."""
-        self.speaker.require(*map(KeyScope.of, operation.scopes))
+        self.speaker.require(*operation.scopes)
 
 
 @dataclass(frozen=True, slots=True)
