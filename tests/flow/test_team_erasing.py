@@ -149,6 +149,39 @@ def test_nobody_shares_words_of_somebody_who_is_being_erased(
         assert _rows_with(postgres, server_url, "zanzibar") == []
 
 
+@pytest.mark.parametrize("is_saved", [False, True])
+@pytest.mark.parametrize("first", ["share", "forget"])
+def test_no_copy_stays_of_what_is_forgotten_while_it_is_shared(
+    tmp_path: Path, server_url: URL, postgres: PostgresServer, first: str, is_saved: bool
+) -> None:
+    with crew(tmp_path / "home", server_url.render_as_string(hide_password=False), "village", "alice", "bob") as team:
+        bob, mine = team.speaker("bob"), team.memory("bob")
+        said = [mine.record_message("ours", "user", f"{WELL} zanzibar {number}") for number in range(2)]
+        saved = mine.memories.add("The zanzibar file is in the attic.").memory
+        uid = saved.uid if is_saved else said[0].conversation_uid
+        plans = {"saved": ("memory", [saved.uid])}, {"messages": [each.uid for each in said]}
+        wanted = [mine.maintenance.plan_forget(**plan) for plan in plans]
+
+        def share() -> None:
+            team.team.share(bob, uid, "common")
+
+        def forget() -> None:
+            for plan in wanted:
+                mine.maintenance.forget(plan)
+
+        waiting, other = (share, forget) if first == "share" else (forget, share)
+        with ThreadPoolExecutor(1) as at_once:
+            with team.team.opened(bob.space("common") if first == "share" else bob.own).store.writing():
+                begun = at_once.submit(waiting)
+                _wait_for_lock(postgres, server_url, 1)
+                other()
+            if first == "share":
+                with pytest.raises(NotFoundError, match="Nothing is left of"):
+                    begun.result()
+            begun.exception()
+        assert _rows_with(postgres, server_url, "zanzibar") == []
+
+
 def _wait_for_lock(postgres: PostgresServer, url: URL, count: int) -> None:
     """Wait until so many wait for a lock."""
     asked = (

@@ -84,7 +84,7 @@ def forget(session: CommandSession, yes: bool, as_json: bool, keep_copies: bool,
         if not doomed.tombstones:
             nothing = "No message holds all of these words." if named["query"] else "The project has no conversations."
             raise UsageError(nothing)
-        doomed = replace(doomed, copies=()) if keep_copies else doomed
+        doomed = replace(doomed, copies=(), shared=()) if keep_copies else doomed
         shared = f" and {counted(doomed.shares, 'shared copy', 'shared copies')}" if doomed.copies else ""
         if not yes:
             session.confirm("Nothing was forgotten", f"Forget {counted(doomed.messages, 'message')}{shared} for good?")
