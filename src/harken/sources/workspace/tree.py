@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from harken.errors import UsageError
+from harken.errors import NotFoundError, UsageError
 from harken.log import Log
 from harken.model.conversations import Hit
 from harken.model.views import FilesView, view_of
@@ -88,7 +88,11 @@ class FileIndex(WorkspaceIndex, ABC):
     version: ClassVar[int]
 
     def index(
-        self, path: str | Path = ".", progress: Progress = lambda _done, _all: None, report: IndexReport | None = None
+        self,
+        path: str | Path = ".",
+        progress: Progress = lambda _done, _all: None,
+        report: IndexReport | None = None,
+        drop: bool = False,
     ) -> IndexReport:
         """Bring the index of a folder or file to how it stands on the disk; only what has changed is read.
 
@@ -98,16 +102,19 @@ class FileIndex(WorkspaceIndex, ABC):
             path: of a git repository, what it ignores is left out.
             progress: called with (bytes of files done, of all that are read) after each batch.
             report: filled as the work goes on.
+            drop: take it out of the index, though it is there.
         Raises:
             UsageError: the path does not exist, and was not indexed.
+            NotFoundError: of what is to be dropped nothing was indexed.
             MissingExtraError: a grammar of code is not installed.
             GitError: git refuses.
         """
         report = report or IndexReport()
         place, store, source = find_place(path, may_be_gone=True), self.recorder.store, self.source.name
-        listed = {shown_name(name): place.root / name for name in list_files(place) if self._wants(name)}
+        names = [] if drop else list_files(place)
+        listed = {shown_name(name): place.root / name for name in names if self._wants(name)}
         with store.writing() as tx:
-            project_id, report.project = project_at(tx, place.root)
+            project_id, report.project = project_at(tx, place.root, drop)
         with store.reading() as tx:
             known = rows.file_states(tx, source, project_id)
         stamps = {name: found for name, file in listed.items() if (found := stamp(file)) is not None}
@@ -184,10 +191,12 @@ class FileIndex(WorkspaceIndex, ABC):
             self.recorder.wake()
 
 
-def project_at(tx: Transaction, root: Path) -> tuple[int, str]:
+def project_at(tx: Transaction, root: Path, drop: bool = False) -> tuple[int, str]:
     """The row and the key of a folder's project; a `UsageError` where it is gone, and no project lay there alone."""
     identity = identify_project(root)
     if root.exists():
+        if drop and known_project(tx, identity) is None:
+            raise NotFoundError(f"Nothing was indexed of {root} by itself; a folder around it may have been.")
         return project_of(tx, identity)
     if (row_id := known_project(tx, identity)) is not None:
         known = project_identity(tx, row_id)
