@@ -14,6 +14,7 @@ from harken.model.arguments import DEFAULT_LIMIT, MAX_LIMIT, MOST_COMMITS, check
 from harken.model.conversations import ContextItem, Hit, NewEntry
 from harken.model.views import CommitsView
 from harken.model.workspace import Addition, Commit
+from harken.record.forget import finish_forgetting, note_scrub
 from harken.record.project import identify_project
 from harken.sources.source import SourceHit, relevance_of
 from harken.sources.workspace.files import FilePlace, find_place, is_of_tests, shown_name
@@ -252,6 +253,8 @@ class CommitIndex(WorkspaceIndex):
             report.removed = rows.drop_commits(tx, project_id, rows.known_shas(tx, project_id))
             # Without a head, all of it is read again where the folder comes back.
             rows.put_history(tx, project_id, rows.History("", self.recorder.now(), 0))
+            note_scrub(tx)
+        finish_forgetting(self.recorder.store)
 
     def search(
         self,

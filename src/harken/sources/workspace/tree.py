@@ -13,6 +13,7 @@ from harken.errors import NotFoundError, UsageError
 from harken.log import Log
 from harken.model.conversations import Hit
 from harken.model.views import FilesView, view_of
+from harken.record.forget import finish_forgetting, note_scrub
 from harken.record.project import identify_project
 from harken.record.recorder import Recorder
 from harken.sources.source import SearchPort, Source, SourceSearch
@@ -137,7 +138,11 @@ class FileIndex(WorkspaceIndex, ABC):
         if gone := [name for name in known if place.contains(name) and name not in stamps]:
             with store.writing(of=(f"{source}:{project_id}",)) as tx:
                 report.changes.add(rows.drop_files(tx, source, project_id, gone))
+                # Not for each file that is deleted: it rewrites the whole database.
+                if drop or not place.root.exists():
+                    note_scrub(tx)
             report.gone = len(gone)
+        finish_forgetting(store)
         _log.info("indexed", source=source, files=report.files, read=report.indexed, gone=report.gone)
         return report
 
@@ -155,8 +160,10 @@ class FileIndex(WorkspaceIndex, ABC):
     def _is_same(self, known: rows.FileState | None, found: tuple[int, int]) -> bool:
         if known is None or known.skipped.startswith(NEEDS):
             return False
-        was_read_so = not known.digest or known.digest.startswith(f"{self.version}{self.recorder.redactor.rules}:")
-        return was_read_so and (known.size, known.modified) == found
+        return self._was_read_so(known) and (known.size, known.modified) == found
+
+    def _was_read_so(self, known: rows.FileState) -> bool:
+        return not known.digest or known.digest.startswith(f"{self.version}{self.recorder.redactor.rules}:")
 
     def _look(
         self, project: str, file: Path, name: str, found: tuple[int, int], known: rows.FileState | None
@@ -181,6 +188,8 @@ class FileIndex(WorkspaceIndex, ABC):
         with self.recorder.store.writing(of=(f"{source}:{project_id}",)) as tx:
             # Another process may have done the same since this one looked.
             now = rows.file_states(tx, source, project_id, [state.path for state in states])
+            if not all(map(self._was_read_so, now.values())):
+                note_scrub(tx)
             done = {each.path for each in states if each.path in now and _has_digest(now[each.path], each.digest)}
             new = {path: made for path, made in parts.items() if path not in done}
             changes = rows.replace_parts(tx, source, project_id, new, self.recorder.now())
