@@ -196,7 +196,8 @@ def create_space(team: Team, by: Speaker, name: str, days: int | None) -> Comman
 def show_space(team: Team, by: Speaker, space: str) -> CommandAnswer:
     """Show who may do what in a space."""
     found, grants = by.space(space), team.grants(by, space)
-    kept = f"kept for {counted(found.retention_days, 'day')}" if found.retention_days else "kept for good"
+    days, going = found.retention_days, f"being deleted. If nobody is at it: harken space delete {found.name}"
+    kept = f"kept for {counted(days, 'day')}" if days else "kept for good" if days is None else going
     lines = [f"{found.name}: {'private, ' * found.is_private}{kept}"]
     lines += [f"  {grant.name}{' (group)' * grant.is_group}: {grant.access.value}" for grant in grants]
     return CommandAnswer({**found.view(), "grants": [grant.view() for grant in grants]}, lines)
