@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import URL
 
 from crews import crew
-from harken.errors import KeyRefusedError, NotFoundError, ScopeError
+from harken.errors import KeyRefusedError, NotFoundError, ScopeError, StoreBusyError
 from harken.model.conversations import Role, SavedRecord
 from harken.model.team import Access
 from harken.record.recorder import Batch, NewConversation, NewMessage
@@ -128,6 +128,26 @@ def test_what_was_begun_before_a_person_is_erased_ends_and_goes_with_their_other
             assert saying.result().messages
             erasing.result()
         assert _rows_with(postgres, server_url, "zanzibar") == []
+
+
+def test_an_erasure_that_breaks_off_at_a_busy_space_is_completed_by_the_next(
+    tmp_path: Path, server_url: URL, postgres: PostgresServer
+) -> None:
+    with crew(tmp_path / "home", server_url.render_as_string(hide_password=False), "village", "alice", "bob") as team:
+        team.team.create_space(team.speaker("alice"), "farm")
+        alice, bob = team.speaker("alice"), team.speaker("bob")
+        for space in (None, "common"):
+            team.memory("bob", space).record_message("ours", "user", f"{WELL} zanzibar")
+            team.memory("bob", space).memories.add("The zanzibar file is in the attic.")
+        team.team.share(alice, team.memory("bob", "common").memories.list()[0].uid, "farm")
+        for busy in (alice.space("farm"), bob.space("common"), bob.own):
+            with team.team.opened(busy).store.writing(), pytest.raises(StoreBusyError):
+                team.team.erase_principal(alice, "bob")
+            with pytest.raises(KeyRefusedError):
+                team.speaker("bob")
+        team.team.erase_principal(alice, "bob")
+        for name in ("zanzibar", "Abernathy", "bob"):
+            assert _rows_with(postgres, server_url, name) == []
 
 
 def test_nobody_shares_words_of_somebody_who_is_being_erased(
