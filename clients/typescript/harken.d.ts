@@ -88,6 +88,8 @@ export interface ClustersArguments {
 export interface CommitsArguments {
   /** A folder or file; left out, the one that the server was started in. */
   path?: string | null;
+  /** Take it out of the index. */
+  drop?: boolean;
   /** Leave earlier ones out: 2026-05-08, '2 years ago'. */
   since?: string | null;
   /** Only so many of the newest. */
@@ -274,6 +276,8 @@ export interface FailuresArguments {
 export interface FilesArguments {
   /** A folder or file; left out, the one that the server was started in. */
   path?: string | null;
+  /** Take it out of the index. */
+  drop?: boolean;
 }
 export interface FilesView {
   project: string;

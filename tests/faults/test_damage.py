@@ -301,6 +301,24 @@ def test_a_damaged_database_names_the_command_that_makes_it_anew(
         assert_whole(told)
 
 
+@pytest.mark.parametrize("command", [("doctor", "--fix"), ("reindex", "--from-journal")])
+def test_settings_that_a_damaged_database_can_still_tell_outlive_it(
+    told: CommandLine, command: tuple[str, str]
+) -> None:
+    told("config", "set", "llm.max_usd_per_day", "3")
+    database = told.home / "harken.db"
+    with closing(sqlite3.connect(database)) as opened:
+        opened.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        [page] = opened.execute("SELECT rootpage FROM sqlite_master WHERE name = 'messages'").fetchone()
+        [size] = opened.execute("PRAGMA page_size").fetchone()
+    with database.open("r+b") as file:
+        file.seek((page - 1) * size)
+        file.write(b"\x5a" * size)
+    assert "again: webhooks" in told(*command).err
+    assert "max_usd_per_day 3 config set, kept" in " ".join(told("config").out.split())
+    assert_whole(told)
+
+
 def test_a_damaged_database_that_was_set_aside_goes_with_what_is_forgotten(told: CommandLine) -> None:
     database = told.home / "harken.db"
     database.write_bytes(b"garbage over the header" * 50 + database.read_bytes()[1150:])

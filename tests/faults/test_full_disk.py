@@ -98,7 +98,9 @@ def test_a_read_only_home_is_searched_and_whatever_writes_is_refused(
     (tmp_path / "one.jsonl").write_text(json.dumps(line))
     on_disk("import", tmp_path / "one.jsonl")
     on_disk("memory", "add", "We press the cider in October", "--category", "fact")
+    on_disk("list")
     small.remount("ro")
+    assert "by the id that stands beside it" in on_disk.fails("show", "1"), "it was another list's"
     assert {hit["source"] for hit in on_disk.search("cider")} == {"message", "memory"}
     assert on_disk.status()["messages"] == 1
     assert "We press the cider" in on_disk("memory", "search", "cider").out

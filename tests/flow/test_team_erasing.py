@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import URL
 
 from crews import crew
-from harken.errors import KeyRefusedError, NotFoundError, ScopeError
+from harken.errors import KeyRefusedError, NotFoundError, ScopeError, StoreBusyError
 from harken.model.conversations import Role, SavedRecord
 from harken.model.team import Access
 from harken.record.recorder import Batch, NewConversation, NewMessage
@@ -130,6 +130,26 @@ def test_what_was_begun_before_a_person_is_erased_ends_and_goes_with_their_other
         assert _rows_with(postgres, server_url, "zanzibar") == []
 
 
+def test_an_erasure_that_breaks_off_at_a_busy_space_is_completed_by_the_next(
+    tmp_path: Path, server_url: URL, postgres: PostgresServer
+) -> None:
+    with crew(tmp_path / "home", server_url.render_as_string(hide_password=False), "village", "alice", "bob") as team:
+        team.team.create_space(team.speaker("alice"), "farm")
+        alice, bob = team.speaker("alice"), team.speaker("bob")
+        for space in (None, "common"):
+            team.memory("bob", space).record_message("ours", "user", f"{WELL} zanzibar")
+            team.memory("bob", space).memories.add("The zanzibar file is in the attic.")
+        team.team.share(alice, team.memory("bob", "common").memories.list()[0].uid, "farm")
+        for busy in (alice.space("farm"), bob.space("common"), bob.own):
+            with team.team.opened(busy).store.writing(), pytest.raises(StoreBusyError):
+                team.team.erase_principal(alice, "bob")
+            with pytest.raises(KeyRefusedError):
+                team.speaker("bob")
+        team.team.erase_principal(alice, "bob")
+        for name in ("zanzibar", "Abernathy", "bob"):
+            assert _rows_with(postgres, server_url, name) == []
+
+
 def test_nobody_shares_words_of_somebody_who_is_being_erased(
     tmp_path: Path, server_url: URL, postgres: PostgresServer
 ) -> None:
@@ -146,6 +166,39 @@ def test_nobody_shares_words_of_somebody_who_is_being_erased(
                     with pytest.raises(NotFoundError, match="has been erased"):
                         team.team.share(alice, uid, alice.own.id)
             erasing.result()
+        assert _rows_with(postgres, server_url, "zanzibar") == []
+
+
+@pytest.mark.parametrize("is_saved", [False, True])
+@pytest.mark.parametrize("first", ["share", "forget"])
+def test_no_copy_stays_of_what_is_forgotten_while_it_is_shared(
+    tmp_path: Path, server_url: URL, postgres: PostgresServer, first: str, is_saved: bool
+) -> None:
+    with crew(tmp_path / "home", server_url.render_as_string(hide_password=False), "village", "alice", "bob") as team:
+        bob, mine = team.speaker("bob"), team.memory("bob")
+        said = [mine.record_message("ours", "user", f"{WELL} zanzibar {number}") for number in range(2)]
+        saved = mine.memories.add("The zanzibar file is in the attic.").memory
+        uid = saved.uid if is_saved else said[0].conversation_uid
+        plans = {"saved": ("memory", [saved.uid])}, {"messages": [each.uid for each in said]}
+        wanted = [mine.maintenance.plan_forget(**plan) for plan in plans]
+
+        def share() -> None:
+            team.team.share(bob, uid, "common")
+
+        def forget() -> None:
+            for plan in wanted:
+                mine.maintenance.forget(plan)
+
+        waiting, other = (share, forget) if first == "share" else (forget, share)
+        with ThreadPoolExecutor(1) as at_once:
+            with team.team.opened(bob.space("common") if first == "share" else bob.own).store.writing():
+                begun = at_once.submit(waiting)
+                _wait_for_lock(postgres, server_url, 1)
+                other()
+            if first == "share":
+                with pytest.raises(NotFoundError, match="Nothing is left of"):
+                    begun.result()
+            begun.exception()
         assert _rows_with(postgres, server_url, "zanzibar") == []
 
 

@@ -105,6 +105,15 @@ def test_what_another_has_saved_is_neither_merged_nor_superseded_by_itself(team:
     assert (corrected.outcome, [one.uid for one in corrected.alike]) == ("superseded", [anew.memory.uid])
 
 
+def test_everybodys_verdict_counts_and_nobody_takes_back_that_of_another(team: Crew) -> None:
+    carol, bob = team.memory("carol", "farm"), team.memory("bob", "farm")
+    uid = carol.memories.add("The well runs dry in August.").memory.uid
+    carol.feedback.rate(uid, "wrong", question="When does the well run dry?")
+    assert bob.feedback.rate(uid, "useful").words == "rated useful once, wrong once"
+    assert bob.feedback.rate(uid, "none").words == "rated wrong once"
+    assert carol.feedback.rate(uid, "none").words == ""
+
+
 def test_everybody_has_an_experience_of_their_own_under_way(team: Crew) -> None:
     hers, his = _started(team, "carol"), _started(team, "bob")
     for name, one in (("carol", hers), ("bob", his)):

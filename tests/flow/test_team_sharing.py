@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -214,6 +215,8 @@ def test_forgetting_takes_the_copies_along_and_says_so(team: Crew) -> None:
     assert _found(team, "carol", "irrigation pump") == [PUMP]
     bob.memories.forget([memory.uid])
     assert _found(team, "carol", "irrigation pump") == []
+    bob.maintenance.forget(replace(bob.maintenance.plan_forget(messages=[alone.uid]), shared=()))
+    assert _found(team, "carol", "lane flooded") == ["the lane is flooded"], "copies stay where they are to"
 
 
 def test_what_could_not_be_forgotten_in_a_busy_space_can_be_forgotten_again(team: Crew) -> None:

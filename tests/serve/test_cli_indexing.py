@@ -117,6 +117,25 @@ def test_a_folder_that_is_gone_leaves_the_index_when_it_is_named(
     assert "does not exist" in cli.fails("index", "all", tmp_path / "never", code=2)
 
 
+def test_what_is_on_the_disk_is_taken_out_of_the_index_when_that_is_asked_for(
+    cli: CommandLine, repository: Repository, tmp_path: Path
+) -> None:
+    (repository.root / "deep").mkdir()
+    (repository.root / "deep" / "guide.md").write_text("# Okapi\n\nFeed the okapi.\n")
+    cli("index", "all", repository.root)
+    assert "documents: 0 files read, 0 unchanged, 1 gone" in cli("index", "all", "--drop", repository.root / "deep").out
+    assert "whole repository" in cli.fails("index", "commits", "--drop", repository.root / "deep", code=2)
+    assert cli("documents", "search", "okapi", "--json").json()["hits"] == []
+    assert cli("commits", "search", "budget", "--json").json()["hits"]
+    done = cli("index", "all", "--drop", repository.root)
+    assert done.err == ""
+    for kind, words in (("code", "budget"), ("commits", "budget"), ("documents", "zebra")):
+        assert cli(kind, "search", words, "--json").json()["hits"] == []
+    assert "1 new commit" in cli("index", "all", repository.root).out
+    assert "Feed the okapi." in cli("documents", "search", "okapi").out
+    assert "Nothing was indexed of" in cli.fails("index", "all", "--drop", tmp_path)
+
+
 def test_a_clone_that_is_gone_leaves_the_index_of_its_other_clone(
     cli: CommandLine, repository: Repository, tmp_path: Path
 ) -> None:

@@ -8,6 +8,8 @@ import pytest
 from sqlalchemy import make_url
 
 from command_line import CommandLine
+from crews import crew
+from harken.errors import StoreBusyError
 from postgres_server import PostgresServer
 
 
@@ -151,3 +153,17 @@ def test_the_doctor_of_whoever_has_the_database_looks_at_every_space(
     assert "fixed: bob" in cli("doctor", "--fix", settings=server).out
     assert "All agrees" in cli("doctor", settings=server).out
     assert cli.search("boiler", settings=bob)
+
+
+def test_a_space_whose_deletion_broke_off_is_said_to_be_deleted(
+    cli: CommandLine, server: dict[str, str], tmp_path: Path
+) -> None:
+    with crew(tmp_path / "team", server["HARKEN_STORE"], server["HARKEN_TENANT"], "alice") as team:
+        farm = team.team.create_space(team.speaker("alice"), "farm")
+        with team.team.opened(farm).store.writing(), pytest.raises(StoreBusyError):
+            team.team.delete_space(team.speaker("alice"), "farm")
+        assert (
+            "farm: being deleted. If nobody is at it: harken space" in cli("space", "show", "farm", settings=server).out
+        )
+        cli("space", "delete", "farm", "--yes", settings=server)
+        assert "no space farm" in cli.fails("space", "show", "farm", settings=server)

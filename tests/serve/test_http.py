@@ -353,6 +353,8 @@ class TestReach:
 
     def test_the_user_on_the_socket_reaches_what_the_user_reaches(self, app: ASGIApp, project: Path) -> None:
         assert Http(app).verb("index_code", {"path": str(project)}).status_code == 200
+        dropped = Http(app).verb("index_code", {"path": str(project), "drop": True})
+        assert dropped.json()["gone"] > 0
 
     @pytest.mark.parametrize(("roots", "status"), [([], 422), (["other"], 200)])
     def test_an_agent_reaches_its_project_and_the_roots(

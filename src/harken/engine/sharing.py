@@ -19,7 +19,7 @@ from harken.record.recorder import Batch, NewConversation, NewMessage, Recorder
 from harken.storage.conversations import find_conversation, find_message, messages_of, messages_of_exchange, resolve_uid
 from harken.storage.ports import Transaction
 from harken.storage.positions import conversations_of_messages
-from harken.storage.records.rows import MEMORY, find_kept, kept_uid
+from harken.storage.records.rows import MEMORY, find_kept, kept_times, kept_uid
 from harken.storage.team.origins import copies_of, drop_origins, note_origins, origins_of
 
 if TYPE_CHECKING:
@@ -60,17 +60,22 @@ class Sharing:
             kind = CONVERSATION if named.kind == EXCHANGE else named.kind
             copies = copies_of(tx, named.space.id, [named.uid])
             said = origins_of(tx, [named.uid])
-        there = self.opened(target)
-        known = [copy for copy in copies if copy.space == target.id and copy.kind == kind]
+        known = (copy.uid for copy in copies if copy.space == target.id and copy.kind == kind)
         # One that was forgotten there is shared anew.
-        known = [copy for copy in known if find_named(there, target, copy.uid)]
-        if known:
-            return known[0].uid
+        if copy := next((uid for uid in known if find_named(self.opened(target), target, uid)), None):
+            return copy
         origin = said.get((named.space.id, named.uid))
         whose = origin.origin.principal if origin else (named.space.owner or "")
-        if named.kind in _SAVED:
-            return self._copy_saved(by, named, target, whose)
-        return self._copy_said(by, named, target, whose)
+        is_saved = named.kind in _SAVED
+        copy, uids = (self._copy_saved if is_saved else self._copy_said)(by, named, target, whose)
+        # Whoever forgets something while it is copied does not see its copy.
+        with self.opened(named.space).store.reading() as tx:
+            left = kept_times(tx, named.kind, uids) if is_saved else conversations_of_messages(tx, uids)
+        if gone := [uid for uid in uids if uid not in left]:
+            self.forget_copies(target.team, self.copies(target.team, named.space.id, gone))
+        if not left:
+            raise NotFoundError(f"Nothing is left of {named.kind} {named.uid}: it was forgotten.")
+        return copy
 
     def _named(self, by: Speaker, uid: str) -> Named:
         """What an id, or the beginning of one, names in the first space that has it, one's own first.
@@ -85,12 +90,12 @@ class Sharing:
                 return found[0]
         raise NotFoundError(f"'{uid}' names nothing. Ids are printed by: harken search QUERY")
 
-    def _copy_said(self, by: Speaker, named: Named, target: TeamSpace, whose: str) -> str:
+    def _copy_said(self, by: Speaker, named: Named, target: TeamSpace, whose: str) -> tuple[str, Sequence[str]]:
         with self.opened(named.space).store.reading() as tx:
             messages = _said(tx, named)
             head = find_conversation(tx, messages[0].conversation_uid) if messages else None
         if head is None:
-            raise NotFoundError(f"Nothing is left of {named.kind} {named.uid}: it was forgotten.")
+            return "", ()
         with self.control.reading(by.principal.team) as control:
             authors = origins_of(control, [message.uid for message in messages])
         copies = list[str]()
@@ -117,11 +122,13 @@ class Sharing:
         batch = Batch(conversation, [_copied(each) for each in messages], finish=True, is_import=True)
         said = {origin.origin.principal for (space, _), origin in authors.items() if space == named.space.id}
         self._recorder(by, target, {whose, *said}, note).record([batch])
-        return copies[0] if named.kind == MESSAGE else conversation.uid
+        return copies[0] if named.kind == MESSAGE else conversation.uid, [message.uid for message in messages]
 
-    def _copy_saved(self, by: Speaker, named: Named, target: TeamSpace, whose: str) -> str:
+    def _copy_saved(self, by: Speaker, named: Named, target: TeamSpace, whose: str) -> tuple[str, Sequence[str]]:
         with self.opened(named.space).store.reading() as tx:
-            kept = find_kept(tx, named.kind, [named.uid])[named.uid]
+            kept = find_kept(tx, named.kind, [named.uid]).get(named.uid)
+        if kept is None:
+            return "", ()
         fields: dict[str, Any] = {**(kept.fields or {})}
         if named.kind == EXPERIENCE and fields.get("status") == ExperienceStatus.ACTIVE.value:
             raise UsageError("This experience is still open. Share it when it is resolved.")
@@ -141,7 +148,7 @@ class Sharing:
         copy = SavedRecord(named.kind, recorder.new_uid(), self.now(), fields, kept.project)
         with recorder.saving(named.kind) as records:
             records.save(copy)
-        return copy.uid
+        return copy.uid, [named.uid]
 
     def _recorder(
         self, by: Speaker, space: TeamSpace, said_by: set[str], note: Callable[[Transaction, Sequence[Event]], None]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
@@ -102,6 +103,13 @@ class Reach:
             raise NotFoundError("This is the beginning of several ids. Give a whole one.")
         return found[0]
 
+    @contextmanager
+    def forgetting(self, uids: Sequence[str]) -> Iterator[None]:
+        """Forget copies before the records go, for what is gone is not named again, and those made meanwhile."""
+        self.forget_copies(self.copies(uids))
+        yield
+        self.forget_copies(self.copies(uids))
+
     def origin(self, space: str, *uids: str) -> Provenance | None:
         """Whose one thing is."""
         return self.whose([(space, uids)])[0]
@@ -144,12 +152,12 @@ def told_surroundings(reach: Reach, space: str, found: _Talk) -> _Talk:
 
 
 def _forget_shared(reach: Reach, recorder: Recorder, source: str, uids: Sequence[str]) -> None:
-    """Forget saved records, and before them the copies that were shared: what is gone names none."""
+    """Forget saved records, and the copies that were shared."""
     with recorder.store.reading() as tx:
         plan = plan_saved(tx, source, uids, recorder.now())
         recorder.changing(tx, plan.tombstones)
-    reach.forget_copies(reach.copies(uids))
-    recorder.forget_planned(plan)
+    with reach.forgetting(uids):
+        recorder.forget_planned(plan)
 
 
 @dataclass(slots=True)
@@ -329,13 +337,12 @@ class TeamMaintenance(Maintenance):
             self.recorder().changing(tx, plan.tombstones)
             graves = [grave for grave in plan.tombstones if isinstance(grave, Tombstone)]
             uids += messages_within(tx, [grave.uid for grave in graves if grave.kind == "conversation"])
-        return replace(plan, copies=tuple(self.reach.copies(uids)))
+        return replace(plan, copies=tuple(self.reach.copies(uids)), shared=tuple(uids))
 
     def forget(self, doomed: ForgetPlan, progress: Callable[[int, int], None] = lambda _done, _all: None) -> Forgotten:
-        """See `Maintenance.forget`; the copies that the plan names go first: what is gone is not named again."""
-        if doomed.copies:
-            self.reach.forget_copies(doomed.copies)
-        return Maintenance.forget(self, doomed, progress)
+        """See `Maintenance.forget`; the copies that were shared go as well, but those that the plan lets stay."""
+        with self.reach.forgetting(doomed.shared):
+            return Maintenance.forget(self, doomed, progress)
 
     def titles(self, conversation_uids: Sequence[str]) -> dict[str, str]:
         """See `Maintenance.titles`."""

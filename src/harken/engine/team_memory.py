@@ -213,7 +213,8 @@ class TeamMemory(Harken):
         base = self._base.recorder
         ports = self.store, base.journal, base.redactor, base.config, base.min_message_tokens
         rights: Any = {"changing": self.seat.require_own, "written": self.seat.note, "others": self.seat.others}
-        return Recorder(*ports, wake=base.wake, now=base.now, **rights)
+        member = "" if self.seat.is_unmarked else self.seat.speaker.principal.id
+        return Recorder(*ports, wake=base.wake, now=base.now, member=member, **rights)
 
     # The models and the workers are the space's own, whoever speaks.
     spaces: lazy_part[Spaces] = lazy_part(lambda memory: memory._base.spaces)

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 
 class Verdict(StrEnum):
-    """A judgement on something that was recalled; `NONE` takes back all earlier ones."""
+    """A judgement on something that was recalled; `NONE` takes back all earlier ones of who gives it."""
 
     USEFUL = "useful"
     USELESS = "useless"
@@ -34,7 +34,7 @@ class Rated:
     Attributes:
         conversation_uid: the journal's folder of what is judged: its conversation, or that of all records of its kind.
         ref_uid: what is judged: a message, an exchange, a conversation, a memory, an experience, a value.
-        by: `owner`, `agent` or `answer`.
+        by: `owner`, `agent` or `answer`; in a shared space the member follows: `owner:ID`.
         given_to: the conversation in which it was recalled; empty where that is not known.
         about: the message that asked; empty where that is not known.
         question: what was asked, where somebody says so.
@@ -56,7 +56,8 @@ def in_force(ratings: Iterable[Rated]) -> list[Rated]:
     last: dict[tuple[str, str], Rated] = {}
     for one in sorted(ratings, key=lambda rating: (rating.at, rating.uid)):
         if one.verdict is Verdict.NONE:
-            last.clear()
+            whose = one.by.partition(":")[2]
+            last = {key: each for key, each in last.items() if whose and key[0].partition(":")[2] != whose}
         else:
             last.pop((one.by, one.given_to), None)
             last[one.by, one.given_to] = one

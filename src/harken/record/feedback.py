@@ -80,7 +80,7 @@ class Feedback:
 
         What is `wrong` does not come back by itself to such a question. Which one that was is known where a hook or a
         chat gave it; else the question may be told, and without any it stays away from all. `none` takes back all that
-        was said before. Ids may be abbreviated to their beginnings.
+        was said before, in a shared space what oneself has said. Ids may be abbreviated to their beginnings.
 
         Args:
             uid: of what was recalled.
@@ -105,7 +105,8 @@ class Feedback:
             moment, place = self.recorder.now(), (given.conversation_uid if given else "")
             known = about.uid if about and not asked else ""
             own = self.recorder.new_uid("rated", once)
-            return [Rated(own, folder, ref, Verdict(verdict), by, moment, place, known, asked)]
+            judge = f"{by}:{self.recorder.member}" if self.recorder.member else by
+            return [Rated(own, folder, ref, Verdict(verdict), judge, moment, place, known, asked)]
 
         self.recorder.admit([folder], rated)
         with self.recorder.store.reading() as tx:

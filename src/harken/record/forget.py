@@ -36,11 +36,13 @@ class ForgetPlan:
 
     Attributes:
         copies: those that were shared, in other spaces of a team, and go as well.
+        shared: the ids of all whose copies are looked for when it is forgotten; without any, these stay.
     """
 
     tombstones: tuple[Grave, ...]
     messages: int
     copies: tuple[RecordOrigin, ...] = ()
+    shared: tuple[str, ...] = ()
 
     @property
     def shares(self) -> int:

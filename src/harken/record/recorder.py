@@ -189,6 +189,7 @@ class Recorder:
         changing: called with events before they are written or carried out; raises where whoever writes may not.
         written: called with all events in the transaction that has written them.
         others: which records of a shared space somebody else has brought.
+        member: the id of who writes in a shared space.
     """
 
     store: Store
@@ -201,6 +202,7 @@ class Recorder:
     changing: Callable[[Transaction, Sequence[Event]], None] = lambda _tx, _events: None
     written: Callable[[Transaction, Sequence[Event]], None] = lambda _tx, _events: None
     others: Callable[[Transaction, Collection[str]], Collection[str]] = lambda _tx, _uids: ()
+    member: str = ""
     preparer: Preparer = field(init=False)
 
     def __post_init__(self) -> None:

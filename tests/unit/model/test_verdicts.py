@@ -36,6 +36,12 @@ def test_who_changes_their_mind_is_counted_once() -> None:
     assert factor_of(told) == 0.93
 
 
+def test_a_member_takes_back_their_own_verdicts_and_an_owner_all() -> None:
+    told = [rated(1, Verdict.WRONG, f"{OWNER}:ann"), rated(2, Verdict.USEFUL, f"{AGENT}:bob"), rated(3, Verdict.USEFUL)]
+    assert [one.uid for one in in_force([*told, rated(4, Verdict.NONE, f"{AGENT}:ann")])] == ["r2", "r3"]
+    assert in_force([*told, rated(4, Verdict.NONE)]) == []
+
+
 def test_what_is_wrong_is_known_by_its_factor_however_often_it_was_useful() -> None:
     praise = [rated(number, Verdict.USEFUL, given_to=str(number)) for number in range(9)]
     assert factor_of([*praise, rated(99, Verdict.WRONG, AGENT)]) != 1.0

@@ -34,10 +34,11 @@ _PROJECT = click.option("--project", help="Only this project: its short name, ke
 _MODE = click.option("--mode", type=click.Choice(MODES), default="hybrid", help="Words, meaning, or both.")
 _LANGUAGE = click.option("--language", type=click.Choice(LANGUAGES), help="Only code of this language.")
 _PATH = click.argument("path", default=".", type=click.Path(path_type=Path))
+_DROP = click.option("--drop", is_flag=True, help="Take it out of the index, though it is on the disk.")
 
 
 def _indexing(command: Callable[..., None]) -> Callable[..., None]:
-    return _PATH(no_embed_option(with_json(command)))
+    return _PATH(_DROP(no_embed_option(with_json(command))))
 
 
 def _of_project(command: Callable[..., CommandAnswer]) -> Callable[..., None]:
@@ -80,17 +81,19 @@ def index_commits(session: CommandSession, since: str | None, **given: Any) -> N
 
 @index.command("all")
 @_indexing
-def index_all(session: CommandSession, path: Path, **given: Any) -> None:
+def index_all(session: CommandSession, path: Path, drop: bool, **given: Any) -> None:
     """Index code, documents and commits of a repository; of a folder without git, all but commits."""
     from harken.sources.workspace.files import find_place
 
     # Commits last: what git cannot tell of them is no reason to leave out what lies on the disk.
     kinds: tuple[str, ...] = ("code", "documents", "commits")
     place = find_place(path, may_be_gone=True)
-    if place.repository is None and place.root.exists():
+    if drop:
+        kinds = kinds[:2] if place.prefix else kinds
+    elif place.repository is None and place.root.exists():
         kinds = ("code", "documents")
         session.note(f"{path} is in no git repository, or git is missing or refuses it: no commits. See: git status")
-    _index(session, kinds, path, **given)
+    _index(session, kinds, path, drop=drop, **given)
 
 
 def _index(
@@ -99,6 +102,7 @@ def _index(
     path: Path,
     no_embed: bool,
     as_json: bool,
+    drop: bool,
     since: datetime | None = None,
     limit: int = MOST_COMMITS,
 ) -> None:
@@ -112,10 +116,11 @@ def _index(
                 with session.progress(f"Indexing {kind}", "commits") as show:
                     if kind == "commits":
                         done[kind] = commits = CommitReport()
-                        harken.commits.index(path, since=since, limit=limit, progress=show, report=commits)
+                        harken.commits.index(path, since=since, limit=limit, progress=show, report=commits, drop=drop)
                     else:
                         done[kind] = files = IndexReport()
-                        (harken.code if kind == "code" else harken.documents).index(path, _by_bytes(show), files)
+                        index = harken.code.index if kind == "code" else harken.documents.index
+                        index(path, _by_bytes(show), files, drop=drop)
         except MissingExtraError:
             # It read nothing, and what to install is all there is to say.
             done.popitem()
@@ -126,7 +131,7 @@ def _index(
                     _print_report(session, kind, report)
         if not path.expanduser().exists():
             session.note(f"{path} is gone: what was indexed of it is taken out.")
-        embedded = None if no_embed else embed_now(session, harken, "entries")
+        embedded = None if no_embed or drop else embed_now(session, harken, "entries")
     if as_json:
         print_json({**{kind: report.view() for kind, report in done.items()}, "embedded": embedded})
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -59,14 +60,21 @@ def _examined(session: CommandSession, fix: bool) -> list[Finding]:
 
 
 def _set_database_aside(session: CommandSession) -> None:
-    """Move a damaged database away; whoever opens the store next makes it anew from the journal."""
+    """Move a damaged database away, and make it anew from the journal, with the settings that it can still tell."""
+    from harken.config.settings import RUN_TIME
     from harken.journal.journal import DATABASE_NAME
     from harken.journal.replay import set_database_aside
 
+    kept: list[SettingValue] | None = None
+    with suppress(HarkenError):
+        kept = [value for value in _loaded(session).values() if value.origin == RUN_TIME]
     for moved in set_database_aside(session.settings().home / DATABASE_NAME):
         session.note(f"The damaged database was moved to {moved}")
-    kept = f"what `{session.prefix}config set` kept, webhooks, what was indexed, and the books of what models cost"
-    session.note(f"The journal has not, and has to be given again: {kept}.")
+    with suppress(HarkenError), session.engine() as harken:
+        for value in kept or ():
+            harken.run_time.set(value.key, value.value)
+    lost = f"what `{session.prefix}config set` kept, " if kept is None else ""
+    session.note(f"The journal has not, and has to be given again: {lost}webhooks, indexes, books of what models cost.")
 
 
 @click.command()
@@ -84,7 +92,7 @@ def forget(session: CommandSession, yes: bool, as_json: bool, keep_copies: bool,
         if not doomed.tombstones:
             nothing = "No message holds all of these words." if named["query"] else "The project has no conversations."
             raise UsageError(nothing)
-        doomed = replace(doomed, copies=()) if keep_copies else doomed
+        doomed = replace(doomed, copies=(), shared=()) if keep_copies else doomed
         shared = f" and {counted(doomed.shares, 'shared copy', 'shared copies')}" if doomed.copies else ""
         if not yes:
             session.confirm("Nothing was forgotten", f"Forget {counted(doomed.messages, 'message')}{shared} for good?")

@@ -8,6 +8,7 @@ imported when it runs.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import MISSING, dataclass, field
@@ -373,29 +374,24 @@ def number_listed(harken: Harken, ids: Sequence[str]) -> None:
         (folder / _NUMBERED).write_text(json.dumps(ids), encoding="utf-8")
 
 
-def id_listed(harken: Harken, number: str) -> str:
-    """The id that stood at this place of the list that was shown last.
-
-    Raises:
-        NotFoundError: it had no such place.
-    """
-    try:
-        ids = list(json.loads((harken.home / "cache" / _NUMBERED).read_text(encoding="utf-8")))
-    except (OSError, ValueError):
-        ids = []
-    if not 0 < int(number) <= len(ids):
-        raise NotFoundError(f"The last list had {counted(len(ids), 'line')}, so no number {number}. Try: harken list")
-    return str(ids[int(number) - 1])
-
-
 def id_meant(harken: Harken, given: str, caller: Caller, shortest_id: int = 6) -> str:
     """The id that is given; of an owner's number, which is shorter than any id, what it stood for in the last list.
 
     Raises:
-        NotFoundError: the list had no such place.
+        NotFoundError: the list had no such place, or is none that could be kept.
     """
-    is_place = caller.is_owner and given.isdecimal() and len(given) < shortest_id
-    return id_listed(harken, given) if is_place else given
+    if not (caller.is_owner and given.isdecimal() and len(given) < shortest_id):
+        return given
+    folder = harken.home / "cache"
+    if not all(os.access(place, os.W_OK) for place in (folder, harken.home) if place.exists()):
+        raise NotFoundError(f"{folder} cannot be written, so no list is kept. Name it by the id that stands beside it.")
+    try:
+        ids = list(json.loads((folder / _NUMBERED).read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        ids = []
+    if not 0 < int(given) <= len(ids):
+        raise NotFoundError(f"The last list had {counted(len(ids), 'line')}, so no number {given}. Try: harken list")
+    return str(ids[int(given) - 1])
 
 
 def show_each(line: Callable[[Any], str], otherwise: str) -> Callable[[Printer, Sequence[Any]], None]:

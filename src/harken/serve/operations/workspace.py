@@ -28,6 +28,7 @@ class FilesArguments:
     path: Annotated[
         str | None, Argument("A folder or file; left out, the one that the server was started in.", 1, 4000)
     ] = None
+    drop: Annotated[bool, Argument("Take it out of the index.", is_rare=True)] = False
 
     def place(self, harken: Harken, caller: Caller) -> Path:
         """The real place.
@@ -53,7 +54,7 @@ class CommitsArguments(FilesArguments):
 
 def _commits(harken: Harken, wanted: CommitsArguments, caller: Caller) -> CommitReport:
     earliest, place = since_of(wanted.since), wanted.place(harken, caller)
-    return harken.commits.index(place, since=earliest, limit=wanted.limit, progress=caller.progress)
+    return harken.commits.index(place, since=earliest, limit=wanted.limit, progress=caller.progress, drop=wanted.drop)
 
 
 class IndexedView(TypedDict):
@@ -84,7 +85,7 @@ OPERATIONS = (
         "Make functions, classes and other code of a folder searchable (search with sources=['code']). Only what has "
         "changed is read; what git ignores is left out.",
         FilesArguments,
-        lambda harken, wanted, caller: harken.code.index(wanted.place(harken, caller), caller.progress),
+        lambda harken, wanted, by: harken.code.index(wanted.place(harken, by), by.progress, drop=wanted.drop),
         "Index code",
         FilesView,
     ),
@@ -100,7 +101,7 @@ OPERATIONS = (
         "index_documents",
         "Make Markdown, text and PDF files of a folder searchable (search with sources=['document']).",
         FilesArguments,
-        lambda harken, wanted, caller: harken.documents.index(wanted.place(harken, caller), caller.progress),
+        lambda harken, wanted, by: harken.documents.index(wanted.place(harken, by), by.progress, drop=wanted.drop),
         "Index documents",
         FilesView,
     ),

@@ -149,7 +149,10 @@ def _grants(member: TeamMember, wanted: GrantsArguments, _caller: Caller) -> tup
 
 def _show_grants(printer: Printer, found: tuple[TeamSpace, Sequence[Grant]]) -> None:
     space, grants = found
-    printer.say(f"{space.name}: {'private, ' * space.is_private}kept {_kept(space)}")
+    kept = f"kept {_kept(space)}"
+    if space.retention_days == 0:
+        kept = f"being deleted. If nobody is at it: harken space delete {space.name}"
+    printer.say(f"{space.name}: {'private, ' * space.is_private}{kept}")
     for grant in grants:
         printer.say(f"  {grant.name}{' (group)' * grant.is_group}: {grant.access.value}")
 

@@ -14,9 +14,10 @@ from harken.model.arguments import DEFAULT_LIMIT, MAX_LIMIT, MOST_COMMITS, check
 from harken.model.conversations import ContextItem, Hit, NewEntry
 from harken.model.views import CommitsView
 from harken.model.workspace import Addition, Commit
+from harken.record.forget import finish_forgetting, note_scrub
 from harken.record.project import identify_project
 from harken.sources.source import SourceHit, relevance_of
-from harken.sources.workspace.files import find_place, is_of_tests, shown_name
+from harken.sources.workspace.files import FilePlace, find_place, is_of_tests, shown_name
 from harken.sources.workspace.git import Repository
 from harken.sources.workspace.languages import SUFFIXES
 from harken.sources.workspace.tree import Progress, WorkspaceIndex, project_at
@@ -194,27 +195,25 @@ class CommitIndex(WorkspaceIndex):
         limit: int = MOST_COMMITS,
         progress: Progress = lambda _done, _all: None,
         report: CommitReport | None = None,
+        drop: bool = False,
     ) -> CommitReport:
         """Bring the index of a repository's history to where HEAD stands.
 
         What is new since the last time is added; commits that a rebase left on no branch are removed, but in a shallow
-        clone, which does not know all branches. A folder that is gone leaves the index with all of its commits. Each
-        batch is one transaction: what is done stays done. Progress is called with (commits done, in all) after each;
-        commits before `since`, else of five years ago, are left out.
+        clone, which does not know all branches. A folder that is gone leaves the index with all of its commits, as
+        one to `drop` does. Each batch is one transaction: what is done stays done. Progress is called with (commits
+        done, in all) after each; commits before `since`, else of five years ago, are left out.
 
         Raises:
             UsageError: there is no repository, and was none that is indexed, or the limit is not possible.
+            NotFoundError: of what is to be dropped nothing was indexed.
             GitError: git refuses.
         """
         check_limit(limit)
         report, store = report if report is not None else CommitReport(), self.recorder.store
         place = find_place(path, may_be_gone=True)
-        if not place.root.exists():
-            with store.writing() as tx:
-                project_id, report.project = project_at(tx, place.root)
-                report.removed = rows.drop_commits(tx, project_id, rows.known_shas(tx, project_id))
-                # Without a head, all of it is read again where the folder comes back.
-                rows.put_history(tx, project_id, rows.History("", self.recorder.now(), 0))
+        if drop or not place.root.exists():
+            self._drop(place, report, drop)
             return report
         repository = _repository(path)
         boundary = repository.boundary()
@@ -245,6 +244,17 @@ class CommitIndex(WorkspaceIndex):
             report.removed = rows.drop_commits(tx, project_id, gone)
             rows.put_history(tx, project_id, wanted)
         return report
+
+    def _drop(self, place: FilePlace, report: CommitReport, is_there: bool) -> None:
+        if place.prefix:
+            raise UsageError(f"Commits are of a whole repository. Name it: {place.root}")
+        with self.recorder.store.writing() as tx:
+            project_id, report.project = project_at(tx, place.root, is_there)
+            report.removed = rows.drop_commits(tx, project_id, rows.known_shas(tx, project_id))
+            # Without a head, all of it is read again where the folder comes back.
+            rows.put_history(tx, project_id, rows.History("", self.recorder.now(), 0))
+            note_scrub(tx)
+        finish_forgetting(self.recorder.store)
 
     def search(
         self,

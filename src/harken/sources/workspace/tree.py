@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from harken.errors import UsageError
+from harken.errors import NotFoundError, UsageError
 from harken.log import Log
 from harken.model.conversations import Hit
 from harken.model.views import FilesView, view_of
+from harken.record.forget import finish_forgetting, note_scrub
 from harken.record.project import identify_project
 from harken.record.recorder import Recorder
 from harken.sources.source import SearchPort, Source, SourceSearch
@@ -88,7 +89,11 @@ class FileIndex(WorkspaceIndex, ABC):
     version: ClassVar[int]
 
     def index(
-        self, path: str | Path = ".", progress: Progress = lambda _done, _all: None, report: IndexReport | None = None
+        self,
+        path: str | Path = ".",
+        progress: Progress = lambda _done, _all: None,
+        report: IndexReport | None = None,
+        drop: bool = False,
     ) -> IndexReport:
         """Bring the index of a folder or file to how it stands on the disk; only what has changed is read.
 
@@ -98,16 +103,19 @@ class FileIndex(WorkspaceIndex, ABC):
             path: of a git repository, what it ignores is left out.
             progress: called with (bytes of files done, of all that are read) after each batch.
             report: filled as the work goes on.
+            drop: take it out of the index, though it is there.
         Raises:
             UsageError: the path does not exist, and was not indexed.
+            NotFoundError: of what is to be dropped nothing was indexed.
             MissingExtraError: a grammar of code is not installed.
             GitError: git refuses.
         """
         report = report or IndexReport()
         place, store, source = find_place(path, may_be_gone=True), self.recorder.store, self.source.name
-        listed = {shown_name(name): place.root / name for name in list_files(place) if self._wants(name)}
+        names = [] if drop else list_files(place)
+        listed = {shown_name(name): place.root / name for name in names if self._wants(name)}
         with store.writing() as tx:
-            project_id, report.project = project_at(tx, place.root)
+            project_id, report.project = project_at(tx, place.root, drop)
         with store.reading() as tx:
             known = rows.file_states(tx, source, project_id)
         stamps = {name: found for name, file in listed.items() if (found := stamp(file)) is not None}
@@ -130,7 +138,11 @@ class FileIndex(WorkspaceIndex, ABC):
         if gone := [name for name in known if place.contains(name) and name not in stamps]:
             with store.writing(of=(f"{source}:{project_id}",)) as tx:
                 report.changes.add(rows.drop_files(tx, source, project_id, gone))
+                # Not for each file that is deleted: it rewrites the whole database.
+                if drop or not place.root.exists():
+                    note_scrub(tx)
             report.gone = len(gone)
+        finish_forgetting(store)
         _log.info("indexed", source=source, files=report.files, read=report.indexed, gone=report.gone)
         return report
 
@@ -148,8 +160,10 @@ class FileIndex(WorkspaceIndex, ABC):
     def _is_same(self, known: rows.FileState | None, found: tuple[int, int]) -> bool:
         if known is None or known.skipped.startswith(NEEDS):
             return False
-        was_read_so = not known.digest or known.digest.startswith(f"{self.version}{self.recorder.redactor.rules}:")
-        return was_read_so and (known.size, known.modified) == found
+        return self._was_read_so(known) and (known.size, known.modified) == found
+
+    def _was_read_so(self, known: rows.FileState) -> bool:
+        return not known.digest or known.digest.startswith(f"{self.version}{self.recorder.redactor.rules}:")
 
     def _look(
         self, project: str, file: Path, name: str, found: tuple[int, int], known: rows.FileState | None
@@ -174,6 +188,8 @@ class FileIndex(WorkspaceIndex, ABC):
         with self.recorder.store.writing(of=(f"{source}:{project_id}",)) as tx:
             # Another process may have done the same since this one looked.
             now = rows.file_states(tx, source, project_id, [state.path for state in states])
+            if not all(map(self._was_read_so, now.values())):
+                note_scrub(tx)
             done = {each.path for each in states if each.path in now and _has_digest(now[each.path], each.digest)}
             new = {path: made for path, made in parts.items() if path not in done}
             changes = rows.replace_parts(tx, source, project_id, new, self.recorder.now())
@@ -184,10 +200,12 @@ class FileIndex(WorkspaceIndex, ABC):
             self.recorder.wake()
 
 
-def project_at(tx: Transaction, root: Path) -> tuple[int, str]:
+def project_at(tx: Transaction, root: Path, drop: bool = False) -> tuple[int, str]:
     """The row and the key of a folder's project; a `UsageError` where it is gone, and no project lay there alone."""
     identity = identify_project(root)
     if root.exists():
+        if drop and known_project(tx, identity) is None:
+            raise NotFoundError(f"Nothing was indexed of {root} by itself; a folder around it may have been.")
         return project_of(tx, identity)
     if (row_id := known_project(tx, identity)) is not None:
         known = project_identity(tx, row_id)

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from harken.engine import Harken
 from harken.errors import UsageError
 from harken.sources.workspace.files import find_place, list_files, read, stamp
 from repositories import Repository
@@ -112,3 +113,20 @@ def test_the_digest_tells_what_was_read(tmp_path: Path) -> None:
 def test_a_path_that_does_not_exist_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="does not exist"):
         find_place(tmp_path / "nowhere")
+
+
+def test_what_is_taken_out_by_intent_stays_in_no_freed_page(repository: Repository, tmp_path: Path) -> None:
+    said = "The zebra's badge is ZB-4711, as Abernathy knows.\n"
+    repository.commit(said, guide_md=said, guide_py=f'BADGE = """{said}"""\n')
+
+    def traces() -> list[bool]:
+        kept = b"".join(file.read_bytes() for file in (tmp_path / "home").glob("harken.db*"))
+        return [word in kept for word in (b"ZB-4711", b"abernath", b"Abernath")]
+
+    for patterns, drop in (({}, False), ({"badge": r"ZB-\d+"}, False), ({}, True)):
+        settings = {"redaction.patterns": patterns, "embedder": "none"}
+        with Harken(tmp_path / "home", settings=settings, env={}) as harken:
+            # Of other rules no commit is read again.
+            for index in (harken.documents, harken.code, *[harken.commits] * drop):
+                index.index(repository.root, drop=drop)
+            assert traces() == ([False] * 3 if drop else [not patterns, True, True])
