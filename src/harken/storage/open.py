@@ -116,7 +116,8 @@ def make_server_role(place: str, role: str, password: str) -> tuple[str, bool]:
     # Or a server that refuses the tables would be left with a role whose password nobody was told.
     migrate(url)
     is_new = make_login(url, role, password)
-    own = url.set(username=role, password=password if is_new else None)
+    # What the query says of who logs in stands before it.
+    own = url.set(username=role, password=password if is_new else None).difference_update_query(("user", "password"))
     return own.render_as_string(hide_password=False), is_new
 
 

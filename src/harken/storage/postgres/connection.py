@@ -14,6 +14,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
+from harken.config.settings import without_password
 from harken.errors import SchemaError, StoreBusyError, StoreError, StoreFullError, StoreReadOnlyError
 from harken.storage.postgres.pipeline import Asked, PipelinedConnection
 
@@ -72,7 +73,7 @@ def _connected(_dialect: Any, _record: Any, arguments: Any, options: Any) -> Pip
 
 def shown(url: URL) -> str:
     """The URL as it may be printed: without the password."""
-    return url.render_as_string(hide_password=True)
+    return without_password(url.render_as_string(hide_password=True))
 
 
 @dataclass(frozen=True, slots=True)

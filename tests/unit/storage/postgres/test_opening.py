@@ -8,7 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from sqlalchemy import URL
+from sqlalchemy import URL, make_url
 
 from harken.config.settings import load_settings
 from harken.engine import Harken
@@ -16,8 +16,9 @@ from harken.errors import ConfigError, HarkenError, SchemaError, StoreError, Sto
 from harken.model.conversations import Role
 from harken.storage.conversations import messages_of
 from harken.storage.migrations import HEAD, Migrated
-from harken.storage.open import migrate_store, open_store
+from harken.storage.open import make_server_role, migrate_store, open_store
 from harken.storage.ports import RowScope
+from harken.storage.postgres.connection import shown
 from harken.testing.store_conformance.asking import differing_traits, found, keep, text_problems
 from harken.testing.talk import START, Talk
 from postgres_server import PostgresServer
@@ -293,6 +294,25 @@ class TestRights:
         postgres.execute(f"DROP OWNED BY {role}", server_url.database)
 
 
-def test_the_password_is_not_among_the_settings_that_are_shown() -> None:
-    shown = load_settings("/tmp/x", {}, {"store": "postgresql://ann:secret@host/team"}).values()
-    assert {value.key: value.value for value in shown}["store"] == "postgresql://ann:***@host/team"
+@pytest.mark.parametrize(
+    ("given", "seen"),
+    [
+        ("postgresql://ann:secret@host/team", "postgresql://ann:***@host/team"),
+        ("postgresql://host/team?user=ann&password=secret&a=b", "postgresql://host/team?user=ann&password=***&a=b"),
+    ],
+)
+def test_the_password_is_not_among_what_is_shown(given: str, seen: str) -> None:
+    values = load_settings("/tmp/x", {}, {"store": given}).values()
+    assert {value.key: value.value for value in values}["store"] == seen
+    assert "secret" not in shown(make_url(given))
+
+
+def test_the_server_s_login_takes_nothing_of_the_owner_s_along(postgres: PostgresServer, server_url: URL) -> None:
+    owner = server_url.update_query_dict({"user": str(server_url.username), "password": "owner's"})
+    try:
+        made, is_new = make_server_role(text_of(owner), "server_s_own", "its own")
+        own = make_url(made)
+        assert (is_new, own.username, own.password) == (True, "server_s_own", "its own")
+        assert "owner" not in made
+    finally:
+        postgres.execute("DROP ROLE IF EXISTS server_s_own")
