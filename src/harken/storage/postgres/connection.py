@@ -48,7 +48,7 @@ _EACH = (
 )
 
 _FULL = {"53100", "53200"}
-_READ_ONLY = {"25006", "42501"}
+_READ_ONLY = {"42501"}
 _BUSY = {"55P03", "40P01", "40001", "53300"}
 _NO_SUCH = {"42P01", "42703", "42883", "3F000"}
 
@@ -194,6 +194,9 @@ def _translate(error: psycopg.Error, place: str) -> StoreError:
         return StoreFullError(
             f"{place} cannot grow: {reason}. Free some space on the server; nothing acknowledged is lost."
         )
+    if state == "25006":
+        said = f"{place} may only be read: {reason}. A replica takes nothing: name the primary in the store's URL."
+        return StoreReadOnlyError(said)
     if state in _READ_ONLY:
         return StoreReadOnlyError(
             f"{place} refuses to write: {reason}. It takes the tables' owner, for a new login one who may make roles;"
@@ -205,7 +208,9 @@ def _translate(error: psycopg.Error, place: str) -> StoreError:
         )
     if state and not state.startswith(("08", "28", "3D", "57P")):
         return StoreError(f"{place}: {reason}")
-    if "password" in reason or "authentication" in reason:
+    if "too many" in reason or "connection slots" in reason:
+        return StoreBusyError(f"{place} is busy: {reason}. Raise max_connections there, or try again.")
+    if "password" in reason or "authentication" in reason or reason.startswith(("role ", "no pg_hba")):
         return StoreError(f"{place} refuses the login: {reason}. Check user and password in the store's URL.")
     if "does not exist" in reason:
         return StoreError(f"{place}: {reason}. Create it (createdb), then: harken migrate")

@@ -12,7 +12,15 @@ from sqlalchemy import URL, make_url
 
 from harken.config.settings import load_settings
 from harken.engine import Harken
-from harken.errors import ConfigError, HarkenError, SchemaError, StoreError, StoreReadOnlyError, UsageError
+from harken.errors import (
+    ConfigError,
+    HarkenError,
+    SchemaError,
+    StoreBusyError,
+    StoreError,
+    StoreReadOnlyError,
+    UsageError,
+)
 from harken.model.conversations import Role
 from harken.storage.conversations import messages_of
 from harken.storage.migrations import HEAD, Migrated
@@ -90,6 +98,30 @@ class TestReaching:
 
     def test_a_database_that_does_not_exist(self, postgres: PostgresServer, tmp_path: Path) -> None:
         assert "createdb" in refusal(postgres.of("nowhere"), tmp_path)
+
+    def test_a_login_that_does_not_exist(self, server_url: URL, tmp_path: Path) -> None:
+        said = refusal(server_url.set(username="nobody-of-that-name"), tmp_path)
+        assert "refuses the login" in said
+        assert "createdb" not in said
+
+    def test_a_server_whose_connections_are_all_in_use(
+        self, postgres: PostgresServer, server_url: URL, role: str, tmp_path: Path
+    ) -> None:
+        postgres.execute(f"ALTER ROLE {role} CONNECTION LIMIT 0")
+        said = refusal(server_url.set(username=role), tmp_path, StoreBusyError)
+        assert "Is the server running" not in said
+
+    def test_a_replica_is_no_matter_of_rights(
+        self, postgres: PostgresServer, server_url: URL, role: str, tmp_path: Path
+    ) -> None:
+        migrate(server_url, tmp_path, role=role)
+        postgres.execute(f"ALTER ROLE {role} SET default_transaction_read_only = on")
+        settings = {"store": text_of(server_url.set(username=role)), "embedder": "none"}
+        with Harken(tmp_path, settings=settings, env={}) as harken, pytest.raises(StoreReadOnlyError) as error:
+            harken.record_message("c", "user", "nothing of this is kept")
+        assert "name the primary" in str(error.value)
+        assert "migrate" not in str(error.value)
+        postgres.execute(f"DROP OWNED BY {role}", server_url.database)
 
     def test_a_url_of_another_engine(self, tmp_path: Path) -> None:
         assert "postgresql://" in refusal("mysql://ann@host/team", tmp_path, ConfigError)
