@@ -128,6 +128,14 @@ class TestReaching:
 
 
 class TestSchema:
+    def test_a_database_that_does_not_hold_every_text(self, postgres: PostgresServer, tmp_path: Path) -> None:
+        postgres.execute("CREATE DATABASE latin TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'")
+        try:
+            with pytest.raises(StoreError, match="createdb -E UTF8"):
+                migrate(postgres.of("latin"), tmp_path)
+        finally:
+            postgres.execute("DROP DATABASE latin WITH (FORCE)")
+
     def test_no_tables(self, empty: URL, tmp_path: Path) -> None:
         assert "migrate" in refusal(empty, tmp_path, SchemaError)
 
