@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -52,6 +53,9 @@ _READ_ONLY = {"42501"}
 _BUSY = {"55P03", "40P01", "40001", "53300"}
 _NO_SUCH = {"42P01", "42703", "42883", "3F000"}
 
+# It tells of a connection that is lost in a whole traceback, beside the line that we tell of it.
+logging.getLogger("sqlalchemy.pool").addHandler(logging.NullHandler())
+
 
 def make_engine(url: URL, begins: bool = True) -> Engine:
     """An engine with a pool; nothing is opened yet. The driver begins transactions, or else `entered` does."""
@@ -62,6 +66,7 @@ def make_engine(url: URL, begins: bool = True) -> Engine:
         max_overflow=56,
         pool_timeout=30,
         connect_args=CONNECT_ARGUMENTS,
+        hide_parameters=True,
     )
     event.listen(engine, "do_connect", _connected)
     return engine
@@ -195,8 +200,7 @@ def _translate(error: psycopg.Error, place: str) -> StoreError:
             f"{place} cannot grow: {reason}. Free some space on the server; nothing acknowledged is lost."
         )
     if state == "25006":
-        said = f"{place} may only be read: {reason}. A replica takes nothing: name the primary in the store's URL."
-        return StoreReadOnlyError(said)
+        return StoreReadOnlyError(f"{place} may only be read: {reason}. Name the primary in the store's URL.")
     if state in _READ_ONLY:
         return StoreReadOnlyError(
             f"{place} refuses to write: {reason}. It takes the tables' owner, for a new login one who may make roles;"
