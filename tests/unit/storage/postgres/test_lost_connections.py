@@ -101,3 +101,14 @@ def test_who_listens_is_woken_for_what_nobody_heard_before_also_after_a_lost_con
         assert woken.acquire(timeout=PATIENCE_SECONDS)
     finally:
         stop()
+
+
+def test_who_listens_goes_to_whichever_of_several_hosts_there_is(server_url: URL) -> None:
+    hosts = server_url.update_query_dict({"host": [str(server_url.query["host"]), "/nowhere"], "connect_timeout": "9"})
+    with closing(store.PostgresStore(hosts, "local")) as several:
+        woken = threading.Semaphore(0)
+        stop = several.listen(woken.release)
+        try:
+            assert woken.acquire(timeout=PATIENCE_SECONDS / 4)
+        finally:
+            stop()
