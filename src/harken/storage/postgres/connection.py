@@ -29,7 +29,7 @@ _MOST_LOCKS = 64
 _ASK = "SELECT 1"
 
 _READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
-_WRITE = "BEGIN"
+_WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED"
 # The tenant is the setting that row-level security reads; all of them hold for this transaction alone. Compiling a
 # search takes longer than the search.
 _SETTINGS = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
@@ -125,6 +126,15 @@ class TestReaching:
 
     def test_a_url_of_another_engine(self, tmp_path: Path) -> None:
         assert "postgresql://" in refusal("mysql://ann@host/team", tmp_path, ConfigError)
+
+    def test_a_server_that_isolates_more_strictly_refuses_nobody_who_writes(
+        self, postgres: PostgresServer, server_url: URL, tmp_path: Path
+    ) -> None:
+        postgres.execute(f"ALTER DATABASE {server_url.database} SET default_transaction_isolation = 'serializable'")
+        settings = {"store": text_of(server_url), "embedder": "none"}
+        with Harken(tmp_path, settings=settings, env={}) as harken, ThreadPoolExecutor(4) as threads:
+            words = [f"heron {number}" for number in range(24)]
+            assert len(list(threads.map(lambda said: harken.record_message("birds", "user", said), words))) == 24
 
 
 class TestSchema:
