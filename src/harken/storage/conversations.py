@@ -397,8 +397,7 @@ def entry_of(tx: Transaction, beginning: str) -> int | None:
     """The row id of an entry of the one record whose id begins like this, in four characters or more."""
     uid = entries.c.ref_uid
     named = tx.select(func.max(entries.c.id), of=entries).where(begins(uid, beginning, tx.dialect.is_remote))
-    long_enough = len(beginning) >= _SHORTEST_BEGINNING
-    found = tx.connection.scalars(named.group_by(uid).limit(2)).all() if long_enough else ()
+    found = tx.connection.scalars(named.group_by(uid).limit(2)).all() if len(beginning) >= _SHORTEST_BEGINNING else ()
     return found[0] if len(found) == 1 else None
 
 

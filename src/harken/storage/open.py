@@ -66,10 +66,7 @@ def open_store(place: str | Path, cache: Path, tenant: str = EMBEDDED_TENANT) ->
     """
     url = None if isinstance(place, Path) else parse_url(place)
     if url is not None and url.get_backend_name() == SERVER_ENGINE:
-        _need_driver()
-        from harken.storage.postgres.store import PostgresStore
-
-        return PostgresStore(url, tenant)
+        return open_server(str(place), tenant)
     if tenant != EMBEDDED_TENANT:
         raise ConfigError(f"tenant: the embedded store has one tenant, '{EMBEDDED_TENANT}', not '{tenant}'.")
     from harken.storage.sqlite.store import SqliteStore

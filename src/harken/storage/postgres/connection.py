@@ -49,9 +49,9 @@ _EACH = (
 )
 
 _FULL = {"53100", "53200"}
-_READ_ONLY = {"42501"}
 _BUSY = {"55P03", "40P01", "40001", "53300"}
-_NO_SUCH = {"42P01", "42703", "42883", "3F000"}
+_NO_SUCH = {"42P01", "42703", "42704", "42883", "3F000"}
+_LOOK_INTO = "Have logins look into pgvector's schema as well: ALTER DATABASE … SET search_path = public, SCHEMA"
 
 # It tells of a connection that is lost in a whole traceback, beside the line that we tell of it.
 logging.getLogger("sqlalchemy.pool").addHandler(logging.NullHandler())
@@ -196,20 +196,17 @@ def _translate(error: psycopg.Error, place: str) -> StoreError:
     if state in _BUSY:
         return StoreBusyError(f"{place} is busy: {reason}. Try again.")
     if state in _FULL:
-        return StoreFullError(
-            f"{place} cannot grow: {reason}. Free some space on the server; nothing acknowledged is lost."
-        )
+        return StoreFullError(f"{place} cannot grow: {reason}. Free space on the server; nothing acknowledged is lost.")
     if state == "25006":
         return StoreReadOnlyError(f"{place} may only be read: {reason}. Name the primary in the store's URL.")
-    if state in _READ_ONLY:
+    if state == "42501":
         return StoreReadOnlyError(
             f"{place} refuses to write: {reason}. It takes the tables' owner, for a new login one who may make roles;"
             " a login that is there gets its rights from the owner: harken --store OWNER'S-URL migrate --role NAME"
         )
     if state in _NO_SUCH:
-        return SchemaError(
-            f"{place} lacks a table, column or function: {reason}. Bring its schema up to date: harken migrate"
-        )
+        fix = _LOOK_INTO if "vec" in reason and state != "42P01" else "Bring its schema up to date: harken migrate"
+        return SchemaError(f"{place} lacks a table, column or function: {reason}. {fix}")
     if state and not state.startswith(("08", "28", "3D", "57P")):
         return StoreError(f"{place}: {reason}")
     if "too many" in reason or "connection slots" in reason:

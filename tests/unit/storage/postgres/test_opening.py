@@ -120,7 +120,7 @@ class TestReaching:
         settings = {"store": text_of(server_url.set(username=role)), "embedder": "none"}
         with Harken(tmp_path, settings=settings, env={}) as harken, pytest.raises(StoreReadOnlyError) as error:
             harken.record_message("c", "user", "nothing of this is kept")
-        assert "name the primary" in str(error.value)
+        assert "Name the primary" in str(error.value)
         assert "migrate" not in str(error.value)
         postgres.execute(f"DROP OWNED BY {role}", server_url.database)
 
@@ -138,6 +138,21 @@ class TestReaching:
 
 
 class TestSchema:
+    def test_pgvector_in_a_schema_that_a_login_does_not_look_into(
+        self, postgres: PostgresServer, tmp_path: Path
+    ) -> None:
+        """As hosters have it, `extensions`: to upgrade the tables, which was advised, helps nobody."""
+        postgres.execute("CREATE DATABASE hosted")
+        try:
+            postgres.execute("CREATE SCHEMA extensions", "hosted")
+            postgres.execute("CREATE EXTENSION vector SCHEMA extensions", "hosted")
+            with pytest.raises(SchemaError, match="search_path"):
+                migrate(postgres.of("hosted"), tmp_path)
+            postgres.execute("ALTER DATABASE hosted SET search_path = public, extensions")
+            assert migrate(postgres.of("hosted"), tmp_path).schema == HEAD
+        finally:
+            postgres.execute("DROP DATABASE hosted WITH (FORCE)")
+
     def test_a_database_that_does_not_hold_every_text(self, postgres: PostgresServer, tmp_path: Path) -> None:
         postgres.execute("CREATE DATABASE latin TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'")
         try:
