@@ -22,7 +22,7 @@ from harken.storage.postgres.pipeline import Asked, PipelinedConnection
 LOCK_TIMEOUT_SECONDS = 5
 # A machine that is gone closes no connection: whoever asked it waited for a quarter of an hour.
 _GONE: dict[str, Any] = {"tcp_user_timeout": 20_000, "keepalives_idle": 10, "keepalives_interval": 5}
-CONNECT_ARGUMENTS = {"application_name": "harken", "connect_timeout": 5, **_GONE}
+CONNECT_ARGUMENTS = {"application_name": "harken", "client_encoding": "UTF8", "connect_timeout": 5, **_GONE}
 WORK_CHANNEL = "harken_work"
 # Locks live in the server's shared memory, whose size is fixed: who writes to more things locks the tenant whole.
 _MOST_LOCKS = 64

@@ -136,6 +136,14 @@ class TestReaching:
             words = [f"heron {number}" for number in range(24)]
             assert len(list(threads.map(lambda said: harken.record_message("birds", "user", said), words))) == 24
 
+    def test_a_machine_whose_programs_speak_latin_1_to_databases_keeps_every_text(
+        self, server_url: URL, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("PGCLIENTENCODING", "LATIN1")
+        with Harken(tmp_path, settings={"store": text_of(server_url), "embedder": "none"}, env={}) as harken:
+            said = harken.record_message("birds", "user", "цапля 🌱")
+            assert harken.show(said.uid).messages[0].text == "цапля 🌱"
+
 
 class TestSchema:
     def test_pgvector_in_a_schema_that_a_login_does_not_look_into(
