@@ -88,7 +88,7 @@ class LoadedSettings:
 
 def without_password(url: str) -> str:
     """Return a URL with its password masked; any other text as it is."""
-    return re.sub(r"(://[^/@:]*):[^/@]*@", r"\1:***@", url)
+    return re.sub(r"([?&]\w*password=)[^&]*", r"\1***", re.sub(r"(://[^/@:]*):[^/@]*@", r"\1:***@", url))
 
 
 def environment() -> Mapping[str, str]:

@@ -40,6 +40,7 @@ from harken.model.conversations import (
 from harken.model.lookups import Surroundings
 from harken.storage.ports import MESSAGE_SOURCE, Transaction, asked_by, bare_by, batches, named_rows, rows_in
 from harken.storage.state import RowCounts, count_rows
+from harken.storage.statements import begins
 from harken.storage.tables import (
     conversations,
     entries,
@@ -196,7 +197,7 @@ def resolve_uid(tx: Transaction, prefix: str) -> list[tuple[str, str]]:
     """
     found: list[tuple[str, str]] = []
     for kind, table in (("message", messages), ("conversation", conversations), ("exchange", exchanges)):
-        statement = tx.select(table.c.uid).where(table.c.uid >= prefix, table.c.uid < prefix + "\U0010ffff")
+        statement = tx.select(table.c.uid).where(begins(table.c.uid, prefix, tx.dialect.is_remote))
         if len(prefix) >= _SHORTEST_BEGINNING:
             found.extend((kind, uid) for uid in tx.connection.scalars(statement.limit(10)))
     named = tx.select(conversations.c.uid).where(conversations.c.external_id == prefix).limit(10)
@@ -395,9 +396,8 @@ def entries_of(tx: Transaction, ref_uids: Iterable[str]) -> set[int]:
 def entry_of(tx: Transaction, beginning: str) -> int | None:
     """The row id of an entry of the one record whose id begins like this, in four characters or more."""
     uid = entries.c.ref_uid
-    named = tx.select(func.max(entries.c.id), of=entries).where(uid >= beginning, uid < beginning + "\U0010ffff")
-    long_enough = len(beginning) >= _SHORTEST_BEGINNING
-    found = tx.connection.scalars(named.group_by(uid).limit(2)).all() if long_enough else ()
+    named = tx.select(func.max(entries.c.id), of=entries).where(begins(uid, beginning, tx.dialect.is_remote))
+    found = tx.connection.scalars(named.group_by(uid).limit(2)).all() if len(beginning) >= _SHORTEST_BEGINNING else ()
     return found[0] if len(found) == 1 else None
 
 

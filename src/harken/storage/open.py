@@ -66,10 +66,7 @@ def open_store(place: str | Path, cache: Path, tenant: str = EMBEDDED_TENANT) ->
     """
     url = None if isinstance(place, Path) else parse_url(place)
     if url is not None and url.get_backend_name() == SERVER_ENGINE:
-        _need_driver()
-        from harken.storage.postgres.store import PostgresStore
-
-        return PostgresStore(url, tenant)
+        return open_server(str(place), tenant)
     if tenant != EMBEDDED_TENANT:
         raise ConfigError(f"tenant: the embedded store has one tenant, '{EMBEDDED_TENANT}', not '{tenant}'.")
     from harken.storage.sqlite.store import SqliteStore
@@ -116,7 +113,8 @@ def make_server_role(place: str, role: str, password: str) -> tuple[str, bool]:
     # Or a server that refuses the tables would be left with a role whose password nobody was told.
     migrate(url)
     is_new = make_login(url, role, password)
-    own = url.set(username=role, password=password if is_new else None)
+    # What the query says of who logs in stands before it.
+    own = url.set(username=role, password=password if is_new else None).difference_update_query(("user", "password"))
     return own.render_as_string(hide_password=False), is_new
 
 

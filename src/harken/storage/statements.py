@@ -9,7 +9,7 @@ from functools import cache
 from operator import itemgetter
 from typing import Any
 
-from sqlalchemy import Boolean, ColumnElement, Connection, Float, Insert, Select, Table, insert
+from sqlalchemy import Boolean, ColumnElement, Connection, Float, Insert, Select, Table, and_, insert
 from sqlalchemy.engine import Dialect
 from sqlalchemy.sql.expression import ClauseElement
 from sqlalchemy.types import TypeEngine
@@ -73,6 +73,16 @@ def row_reader(statement: Select[Any], kind: type[Dialect]) -> Callable[[Sequenc
         return row_type._make(values)
 
     return read
+
+
+def begins(uid: ColumnElement[str], beginning: str, is_remote: bool) -> ColumnElement[bool]:
+    """Whether an id begins like this, by its index."""
+    if not is_remote:
+        return and_(uid >= beginning, uid < beginning + "\U0010ffff")
+    # In the order of a database's language a rare character may count for nothing, and "aa" be a letter behind z.
+    near = beginning.rstrip("a")[:-1]
+    bounds = (uid >= near, uid < near + 9 * "z") if beginning.isascii() else ()
+    return and_(uid.startswith(beginning, autoescape=True), *bounds)
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,20 +15,21 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
+from harken.config.settings import without_password
 from harken.errors import SchemaError, StoreBusyError, StoreError, StoreFullError, StoreReadOnlyError
 from harken.storage.postgres.pipeline import Asked, PipelinedConnection
 
 LOCK_TIMEOUT_SECONDS = 5
 # A machine that is gone closes no connection: whoever asked it waited for a quarter of an hour.
 _GONE: dict[str, Any] = {"tcp_user_timeout": 20_000, "keepalives_idle": 10, "keepalives_interval": 5}
-CONNECT_ARGUMENTS = {"application_name": "harken", "connect_timeout": 5, **_GONE}
+CONNECT_ARGUMENTS = {"application_name": "harken", "client_encoding": "UTF8", "connect_timeout": 5, **_GONE}
 WORK_CHANNEL = "harken_work"
 # Locks live in the server's shared memory, whose size is fixed: who writes to more things locks the tenant whole.
 _MOST_LOCKS = 64
 _ASK = "SELECT 1"
 
 _READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
-_WRITE = "BEGIN"
+_WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED"
 # The tenant is the setting that row-level security reads; all of them hold for this transaction alone. Compiling a
 # search takes longer than the search.
 _SETTINGS = (
@@ -47,9 +49,12 @@ _EACH = (
 )
 
 _FULL = {"53100", "53200"}
-_READ_ONLY = {"25006", "42501"}
 _BUSY = {"55P03", "40P01", "40001", "53300"}
-_NO_SUCH = {"42P01", "42703", "42883", "3F000"}
+_NO_SUCH = {"42P01", "42703", "42704", "42883", "3F000"}
+_LOOK_INTO = "Have logins look into pgvector's schema as well: ALTER DATABASE … SET search_path = public, SCHEMA"
+
+# It tells of a connection that is lost in a whole traceback, beside the line that we tell of it.
+logging.getLogger("sqlalchemy.pool").addHandler(logging.NullHandler())
 
 
 def make_engine(url: URL, begins: bool = True) -> Engine:
@@ -61,6 +66,7 @@ def make_engine(url: URL, begins: bool = True) -> Engine:
         max_overflow=56,
         pool_timeout=30,
         connect_args=CONNECT_ARGUMENTS,
+        hide_parameters=True,
     )
     event.listen(engine, "do_connect", _connected)
     return engine
@@ -72,7 +78,7 @@ def _connected(_dialect: Any, _record: Any, arguments: Any, options: Any) -> Pip
 
 def shown(url: URL) -> str:
     """The URL as it may be printed: without the password."""
-    return url.render_as_string(hide_password=True)
+    return without_password(url.render_as_string(hide_password=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,21 +196,22 @@ def _translate(error: psycopg.Error, place: str) -> StoreError:
     if state in _BUSY:
         return StoreBusyError(f"{place} is busy: {reason}. Try again.")
     if state in _FULL:
-        return StoreFullError(
-            f"{place} cannot grow: {reason}. Free some space on the server; nothing acknowledged is lost."
-        )
-    if state in _READ_ONLY:
+        return StoreFullError(f"{place} cannot grow: {reason}. Free space on the server; nothing acknowledged is lost.")
+    if state == "25006":
+        return StoreReadOnlyError(f"{place} may only be read: {reason}. Name the primary in the store's URL.")
+    if state == "42501":
         return StoreReadOnlyError(
             f"{place} refuses to write: {reason}. It takes the tables' owner, for a new login one who may make roles;"
             " a login that is there gets its rights from the owner: harken --store OWNER'S-URL migrate --role NAME"
         )
     if state in _NO_SUCH:
-        return SchemaError(
-            f"{place} lacks a table, column or function: {reason}. Bring its schema up to date: harken migrate"
-        )
+        fix = _LOOK_INTO if "vec" in reason and state != "42P01" else "Bring its schema up to date: harken migrate"
+        return SchemaError(f"{place} lacks a table, column or function: {reason}. {fix}")
     if state and not state.startswith(("08", "28", "3D", "57P")):
         return StoreError(f"{place}: {reason}")
-    if "password" in reason or "authentication" in reason:
+    if "too many" in reason or "connection slots" in reason:
+        return StoreBusyError(f"{place} is busy: {reason}. Raise max_connections there, or try again.")
+    if "password" in reason or "authentication" in reason or reason.startswith(("role ", "no pg_hba")):
         return StoreError(f"{place} refuses the login: {reason}. Check user and password in the store's URL.")
     if "does not exist" in reason:
         return StoreError(f"{place}: {reason}. Create it (createdb), then: harken migrate")

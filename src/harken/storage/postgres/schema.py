@@ -87,6 +87,8 @@ def migrate(connection: Connection, language: str | None, role: str | None, dist
         # Or what changes the rows of all machines side by side could be followed by no change of the schema.
         connection.exec_driver_sql("SET LOCAL citus.multi_shard_modify_mode = 'sequential'")
     before = migrations.current_version(connection)
+    if before is None and (encoding := connection.execute(text("SHOW server_encoding")).scalar()) != "UTF8":
+        raise StoreError(f"The database is in {encoding}. Make one in UTF-8: createdb -E UTF8 -T template0 NAME")
     migrations.upgrade(connection)
     schema = _quoted(connection, "SELECT quote_ident(current_schema())")
     _configure_words(connection, language)

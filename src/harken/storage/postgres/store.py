@@ -199,10 +199,11 @@ class PostgresStore:
         return ControlTables(self._engine, self._translated)
 
     def _listen(self, heard: Callable[[str], None], stopping: threading.Event) -> None:
-        conninfo = self._target.set(drivername="postgresql").render_as_string(hide_password=False)
+        # As SQLAlchemy reads the URL: of several hosts in its query the driver itself takes the last.
+        named = {**self._engine.dialect.create_connect_args(self._target)[1], **CONNECT_ARGUMENTS}
         while not stopping.is_set():
             try:
-                with psycopg.connect(conninfo, autocommit=True, **CONNECT_ARGUMENTS) as connection:
+                with psycopg.connect(autocommit=True, **named) as connection:
                     connection.execute(f"LISTEN {WORK_CHANNEL}")
                     # What was signalled before this connection stood was heard by nobody.
                     heard("")

@@ -13,6 +13,7 @@ from harken.model.conversations import KEPT_FOLDERS, MessageType, Role
 from harken.storage.conversations import resolve_uid
 from harken.storage.ports import MESSAGE_SOURCE, Transaction, rows_by
 from harken.storage.records.rows import KEPT, TOPIC
+from harken.storage.statements import begins
 from harken.storage.tables import conversations, entries, exchanges, injections, joined, messages
 
 # A prompt's hook is answered before its transcript says that it was said; clocks of both are the machine's own.
@@ -99,7 +100,7 @@ def judged_place(tx: Transaction, beginning: str) -> list[tuple[str, str, str]]:
     found = []
     for source, kept in ((source, kept) for source, kept in KEPT.items() if source != TOPIC):
         uid = kept.table.c.uid
-        chosen = tx.select(uid).where(uid >= beginning, uid < beginning + "\U0010ffff").limit(2)
+        chosen = tx.select(uid).where(begins(uid, beginning, tx.dialect.is_remote)).limit(2)
         found += [(source, each, KEPT_FOLDERS[source]) for each in tx.connection.scalars(chosen)]
     named = resolve_uid(tx, beginning)
     places = {uid: uid for kind, uid in named if kind == "conversation"}

@@ -24,6 +24,7 @@ from harken.storage.entries import RecordHead, add_record_entries, drop_record_e
 from harken.storage.ports import AMONG, Dialect, Question, Transaction, batches, named_rows, rows_by
 from harken.storage.projects import ensure_project, project_identity
 from harken.storage.records.marks import ratings_of, weigh_anew
+from harken.storage.statements import begins
 from harken.storage.tables import (
     Instant,
     Json,
@@ -220,7 +221,7 @@ def kept_uid(tx: Transaction, source: str, beginning: str) -> str:
         NotFoundError: none does, or several do.
     """
     uid = KEPT[source].table.c.uid
-    statement = tx.select(uid).where(uid >= beginning, uid < beginning + "\U0010ffff").order_by(uid).limit(3)
+    statement = tx.select(uid).where(begins(uid, beginning, tx.dialect.is_remote)).order_by(uid).limit(3)
     found = tx.connection.scalars(statement).all() if len(beginning) >= _SHORTEST_BEGINNING else []
     if len(found) == 1 or beginning in found:
         return beginning if beginning in found else found[0]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 import threading
+import traceback
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -11,9 +13,10 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from sqlalchemy import URL
+from sqlalchemy import URL, text
 
 from harken.engine import Harken
+from harken.errors import StoreError
 from harken.storage.postgres import connection, store
 from harken.testing import HashingEmbedder
 from postgres_server import PostgresServer
@@ -47,6 +50,18 @@ def test_a_search_and_a_record_after_their_connections_were_ended(
     assert end_connections(postgres, server_url) > 0
     assert harken.embed() == 1
     assert harken.maintenance.status().counts.messages == 2
+
+
+def test_one_that_is_lost_in_the_middle_leaves_no_word_and_no_traceback_in_a_log(
+    harken: Harken, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # As in a process that has set up no logging of its own.
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    given = {"said": f"{'private':>10} words"}
+    with pytest.raises(StoreError) as error, harken.store.writing() as tx:
+        tx.connection.execute(text("SELECT CAST(:said AS text), pg_terminate_backend(pg_backend_pid())"), given)
+    assert given["said"] not in "".join(traceback.format_exception(error.value))
+    assert "Traceback" not in capsys.readouterr().err
 
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="another system than Linux")
@@ -86,3 +101,14 @@ def test_who_listens_is_woken_for_what_nobody_heard_before_also_after_a_lost_con
         assert woken.acquire(timeout=PATIENCE_SECONDS)
     finally:
         stop()
+
+
+def test_who_listens_goes_to_whichever_of_several_hosts_there_is(server_url: URL) -> None:
+    hosts = server_url.update_query_dict({"host": [str(server_url.query["host"]), "/nowhere"], "connect_timeout": "9"})
+    with closing(store.PostgresStore(hosts, "local")) as several:
+        woken = threading.Semaphore(0)
+        stop = several.listen(woken.release)
+        try:
+            assert woken.acquire(timeout=PATIENCE_SECONDS / 4)
+        finally:
+            stop()

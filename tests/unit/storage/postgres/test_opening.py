@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from sqlalchemy import URL
+from sqlalchemy import URL, make_url
 
 from harken.config.settings import load_settings
 from harken.engine import Harken
-from harken.errors import ConfigError, HarkenError, SchemaError, StoreError, StoreReadOnlyError, UsageError
+from harken.errors import (
+    ConfigError,
+    HarkenError,
+    SchemaError,
+    StoreBusyError,
+    StoreError,
+    StoreReadOnlyError,
+    UsageError,
+)
 from harken.model.conversations import Role
 from harken.storage.conversations import messages_of
 from harken.storage.migrations import HEAD, Migrated
-from harken.storage.open import migrate_store, open_store
+from harken.storage.open import make_server_role, migrate_store, open_store
 from harken.storage.ports import RowScope
+from harken.storage.postgres.connection import shown
 from harken.testing.store_conformance.asking import differing_traits, found, keep, text_problems
 from harken.testing.talk import START, Talk
 from postgres_server import PostgresServer
@@ -90,11 +100,75 @@ class TestReaching:
     def test_a_database_that_does_not_exist(self, postgres: PostgresServer, tmp_path: Path) -> None:
         assert "createdb" in refusal(postgres.of("nowhere"), tmp_path)
 
+    def test_a_login_that_does_not_exist(self, server_url: URL, tmp_path: Path) -> None:
+        said = refusal(server_url.set(username="nobody-of-that-name"), tmp_path)
+        assert "refuses the login" in said
+        assert "createdb" not in said
+
+    def test_a_server_whose_connections_are_all_in_use(
+        self, postgres: PostgresServer, server_url: URL, role: str, tmp_path: Path
+    ) -> None:
+        postgres.execute(f"ALTER ROLE {role} CONNECTION LIMIT 0")
+        said = refusal(server_url.set(username=role), tmp_path, StoreBusyError)
+        assert "Is the server running" not in said
+
+    def test_a_replica_is_no_matter_of_rights(
+        self, postgres: PostgresServer, server_url: URL, role: str, tmp_path: Path
+    ) -> None:
+        migrate(server_url, tmp_path, role=role)
+        postgres.execute(f"ALTER ROLE {role} SET default_transaction_read_only = on")
+        settings = {"store": text_of(server_url.set(username=role)), "embedder": "none"}
+        with Harken(tmp_path, settings=settings, env={}) as harken, pytest.raises(StoreReadOnlyError) as error:
+            harken.record_message("c", "user", "nothing of this is kept")
+        assert "Name the primary" in str(error.value)
+        assert "migrate" not in str(error.value)
+        postgres.execute(f"DROP OWNED BY {role}", server_url.database)
+
     def test_a_url_of_another_engine(self, tmp_path: Path) -> None:
         assert "postgresql://" in refusal("mysql://ann@host/team", tmp_path, ConfigError)
 
+    def test_a_server_that_isolates_more_strictly_refuses_nobody_who_writes(
+        self, postgres: PostgresServer, server_url: URL, tmp_path: Path
+    ) -> None:
+        postgres.execute(f"ALTER DATABASE {server_url.database} SET default_transaction_isolation = 'serializable'")
+        settings = {"store": text_of(server_url), "embedder": "none"}
+        with Harken(tmp_path, settings=settings, env={}) as harken, ThreadPoolExecutor(4) as threads:
+            words = [f"heron {number}" for number in range(24)]
+            assert len(list(threads.map(lambda said: harken.record_message("birds", "user", said), words))) == 24
+
+    def test_a_machine_whose_programs_speak_latin_1_to_databases_keeps_every_text(
+        self, server_url: URL, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("PGCLIENTENCODING", "LATIN1")
+        with Harken(tmp_path, settings={"store": text_of(server_url), "embedder": "none"}, env={}) as harken:
+            said = harken.record_message("birds", "user", "цапля 🌱")
+            assert harken.show(said.uid).messages[0].text == "цапля 🌱"
+
 
 class TestSchema:
+    def test_pgvector_in_a_schema_that_a_login_does_not_look_into(
+        self, postgres: PostgresServer, tmp_path: Path
+    ) -> None:
+        """As hosters have it, `extensions`: to upgrade the tables, which was advised, helps nobody."""
+        postgres.execute("CREATE DATABASE hosted")
+        try:
+            postgres.execute("CREATE SCHEMA extensions", "hosted")
+            postgres.execute("CREATE EXTENSION vector SCHEMA extensions", "hosted")
+            with pytest.raises(SchemaError, match="search_path"):
+                migrate(postgres.of("hosted"), tmp_path)
+            postgres.execute("ALTER DATABASE hosted SET search_path = public, extensions")
+            assert migrate(postgres.of("hosted"), tmp_path).schema == HEAD
+        finally:
+            postgres.execute("DROP DATABASE hosted WITH (FORCE)")
+
+    def test_a_database_that_does_not_hold_every_text(self, postgres: PostgresServer, tmp_path: Path) -> None:
+        postgres.execute("CREATE DATABASE latin TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'")
+        try:
+            with pytest.raises(StoreError, match="createdb -E UTF8"):
+                migrate(postgres.of("latin"), tmp_path)
+        finally:
+            postgres.execute("DROP DATABASE latin WITH (FORCE)")
+
     def test_no_tables(self, empty: URL, tmp_path: Path) -> None:
         assert "migrate" in refusal(empty, tmp_path, SchemaError)
 
@@ -293,6 +367,25 @@ class TestRights:
         postgres.execute(f"DROP OWNED BY {role}", server_url.database)
 
 
-def test_the_password_is_not_among_the_settings_that_are_shown() -> None:
-    shown = load_settings("/tmp/x", {}, {"store": "postgresql://ann:secret@host/team"}).values()
-    assert {value.key: value.value for value in shown}["store"] == "postgresql://ann:***@host/team"
+@pytest.mark.parametrize(
+    ("given", "seen"),
+    [
+        ("postgresql://ann:secret@host/team", "postgresql://ann:***@host/team"),
+        ("postgresql://host/team?user=ann&password=secret&a=b", "postgresql://host/team?user=ann&password=***&a=b"),
+    ],
+)
+def test_the_password_is_not_among_what_is_shown(given: str, seen: str) -> None:
+    values = load_settings("/tmp/x", {}, {"store": given}).values()
+    assert {value.key: value.value for value in values}["store"] == seen
+    assert "secret" not in shown(make_url(given))
+
+
+def test_the_server_s_login_takes_nothing_of_the_owner_s_along(postgres: PostgresServer, server_url: URL) -> None:
+    owner = server_url.update_query_dict({"user": str(server_url.username), "password": "owner's"})
+    try:
+        made, is_new = make_server_role(text_of(owner), "server_s_own", "its own")
+        own = make_url(made)
+        assert (is_new, own.username, own.password) == (True, "server_s_own", "its own")
+        assert "owner" not in made
+    finally:
+        postgres.execute("DROP ROLE IF EXISTS server_s_own")

@@ -14,6 +14,7 @@ from sqlalchemy import URL, text
 
 from harken.engine import Harken
 from harken.model.conversations import SearchScope
+from harken.storage.conversations import resolve_uid
 from harken.storage.ports import Store
 from harken.storage.postgres import vectors as nearest
 from harken.storage.tables import metadata
@@ -211,3 +212,19 @@ def test_a_new_tenant_s_rows_are_not_read_again_for_each_of_them(
     newcomer.embed()
     for scope in (SearchScope(conversation="talk"), SearchScope(roles=("user",))):
         assert rows_read(newcomer, monkeypatch, scope) < 30 * NEW < NEW * NEW
+
+
+def test_the_beginning_of_an_id_is_found_in_any_order_of_letters(
+    crowded: Harken, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Most databases have a language's order, where U+10FFFF, the last by bytes, counts for nothing."""
+    said = crowded.record_message("birds", "user", "the heron nests behind the mill").uid
+    with crowded.store.reading() as tx, statements(monkeypatch) as sent:
+        assert all(("message", said) in resolve_uid(tx, said[:length]) for length in range(13, 37))
+        planned = [
+            line for asked in list(sent) for line in tx.connection.exec_driver_sql("EXPLAIN " + asked[0], asked[1])
+        ]
+    given = [value for _, values in sent for value in (values or {}).values() if isinstance(value, str)]
+    assert given
+    assert all(map(str.isascii, given))
+    assert not [line for line in planned if "Seq Scan on messages" in str(line)]
