@@ -402,9 +402,16 @@ def entry_of(tx: Transaction, beginning: str) -> int | None:
 
 
 def conversations_named(tx: Transaction, name: str) -> list[Row[Any]]:
-    """Rows (`id`, `uid`) of conversations whose id begins like this, or whose own name is this; two at most."""
-    named = conversations.c.uid.startswith(name, autoescape=True) | (conversations.c.external_id == name)
-    return list(tx.connection.execute(tx.select(conversations.c.id, conversations.c.uid).where(named).limit(2)))
+    """Rows (`id`, `uid`, `external_id`) of conversations whose id or own name is this; two at most.
+
+    Where there is none, of those whose id begins like this, in four characters or more.
+    """
+    uid, own = conversations.c.uid, conversations.c.external_id
+    asked = tx.select(conversations.c.id, uid, own).limit(2)
+    found = list(tx.connection.execute(asked.where((uid == name) | (own == name))))
+    if found or len(name) < _SHORTEST_BEGINNING:
+        return found
+    return list(tx.connection.execute(asked.where(uid.startswith(name, autoescape=True))))
 
 
 def conversation_named(tx: Transaction, name: str) -> Row[Any]:
