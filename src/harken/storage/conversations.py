@@ -120,7 +120,7 @@ def raise_trust(tx: Transaction, events: Sequence[Trusted]) -> None:
             tx.update(entries, *seen, entries.c.source == MESSAGE_SOURCE, trust=trust.value)
 
 
-_SHORTEST_BEGINNING = 4
+_SHORTEST_BEGINNING, _SURE_BEGINNING = 4, 8
 _ROWS_AT_ONCE = 1000
 
 
@@ -192,15 +192,18 @@ def find_message(tx: Transaction, uid: str) -> Message | None:
 def resolve_uid(tx: Transaction, prefix: str) -> list[tuple[str, str]]:
     """(kind, uid) of every message, conversation or exchange whose id begins like this, in four characters or more.
 
-    Ten at most of each; where no id does, the conversations whose own name is this.
+    Ten at most of each; where no id does, or fewer than eight are given, the conversations whose own name is this.
     """
+    own = tx.select(conversations.c.uid).where(conversations.c.external_id == prefix).limit(10)
+    # Programs call theirs by numbers, with which one of many ids begins.
+    if len(prefix) < _SURE_BEGINNING and (named := tx.connection.scalars(own).all()):
+        return [("conversation", uid) for uid in named]
     found: list[tuple[str, str]] = []
     for kind, table in (("message", messages), ("conversation", conversations), ("exchange", exchanges)):
         statement = tx.select(table.c.uid).where(table.c.uid >= prefix, table.c.uid < prefix + "\U0010ffff")
         if len(prefix) >= _SHORTEST_BEGINNING:
             found.extend((kind, uid) for uid in tx.connection.scalars(statement.limit(10)))
-    named = tx.select(conversations.c.uid).where(conversations.c.external_id == prefix).limit(10)
-    return found or [("conversation", uid) for uid in tx.connection.scalars(named)]
+    return found or [("conversation", uid) for uid in tx.connection.scalars(own)]
 
 
 def messages_of(tx: Transaction, conversation_uid: str, limit: int | None = None) -> list[Message]:

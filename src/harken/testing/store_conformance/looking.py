@@ -319,6 +319,7 @@ class LookingTests:
         # As a program calls its own by numbers; of others, the id begins so.
         keep(store, named := talk_of(new.uid[:4], "three"))
         assert read(store, conversations.conversation_named, new.uid[:4]).uid == named.uid
+        assert read(store, conversations.resolve_uid, new.uid[:4]) == [("conversation", named.uid)]
 
     def test_entries_are_known_by_their_messages_and_exchanges(self, store: Store) -> None:
         talk = talk_of("garden", "one", "two")
