@@ -117,6 +117,11 @@ class TestRecording:
         child.join(60)
         child.kill()
 
+    def test_an_empty_name_of_a_message_is_none(self, harken: Harken) -> None:
+        """What was said again, as "yes" is, was taken for the message that is there."""
+        said = [harken.record_message("talk", "user", "Yes.", once="").uid for _ in range(2)]
+        assert len(set(said)) == 2
+
     @pytest.mark.parametrize("content", [None, [{"type": "text", "text": "a zebra"}], b"a zebra"])
     def test_what_is_no_text_is_refused_by_its_kind(self, harken: Harken, content: object) -> None:
         with pytest.raises(UsageError, match=f"is a str, not {type(content).__name__}; of parts, give their text"):
