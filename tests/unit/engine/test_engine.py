@@ -117,6 +117,11 @@ class TestRecording:
         child.join(60)
         child.kill()
 
+    def test_the_name_of_a_model_in_place_of_one_is_refused(self, home: Path) -> None:
+        """Everything was recorded and searched by words, and the worker failed in silence for ever."""
+        with pytest.raises(UsageError, match="To name one: settings="):
+            Harken(home, embedder="none", env={})  # type: ignore[arg-type]
+
     def test_an_empty_name_of_a_message_is_none(self, harken: Harken) -> None:
         """What was said again, as "yes" is, was taken for the message that is there."""
         said = [harken.record_message("talk", "user", "Yes.", once="").uid for _ in range(2)]
