@@ -7,12 +7,14 @@ What can be asked for is described once, by the operations; the types of it stan
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import time
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from contextlib import suppress
 from copy import copy
 from dataclasses import MISSING
+from functools import partial
 from typing import Any, Self
 from uuid import uuid4
 
@@ -52,6 +54,7 @@ class _Client:
     """What both clients share: how a request is made, when it is sent again, what becomes of its answer."""
 
     _connections: type[httpx.Client | httpx.AsyncClient]
+    _loop: Callable[[], object] = staticmethod(lambda: None)
 
     def __init__(
         self,
@@ -71,7 +74,16 @@ class _Client:
         self._space = space
         self._attempts = max(1, attempts)
         timeout = httpx.Timeout(timeout_seconds, pool=None)
-        self._http: Any = self._connections(base_url=url, timeout=timeout, transport=transport)
+        self._connect = partial(self._connections, base_url=url, timeout=timeout, transport=transport)
+        self._opened: list[Any] = [None, None]
+
+    @property
+    def _http(self) -> Any:
+        """The connections of this process, and of this event loop: two would read each other's answers."""
+        here = os.getpid(), self._loop()
+        if self._opened[0] != here:
+            self._opened[:] = here, self._connect()
+        return self._opened[1]
 
     def in_space(self, space: str | None) -> Self:
         """The same client, whose calls name a space; it shares the connections."""
@@ -172,6 +184,7 @@ class AsyncHarkenClient(_Client):
     """The same, awaited; see `HarkenClient`."""
 
     _connections = httpx.AsyncClient
+    _loop = staticmethod(asyncio.get_running_loop)
 
     async def call(self, verb: str, /, **given: Any) -> dict[str, Any]:
         """The answer of a verb by its name."""

@@ -29,6 +29,8 @@ class Log:
         self._name = name
 
     def _write(self, level: str, event: str, /, **facts: Any) -> None:
+        import logging
+
         import structlog
 
         global _setting_up
@@ -36,7 +38,12 @@ class Log:
             configure, _setting_up = _setting_up, None
             if configure is not None:
                 configure()
-        getattr(structlog.get_logger(self._name), level)(event, **facts)
+        if structlog.is_configured():
+            getattr(structlog.get_logger(self._name), level)(event, **facts)
+            return
+        # In a program that has Harken as a library: unconfigured, structlog writes all of it to the program's stdout.
+        logger, said = logging.getLogger(self._name), [event, *(f"{name}={value!r}" for name, value in facts.items())]
+        getattr(logger, level)(" ".join(said))
 
     # For whoever looks for a mistake; worth knowing; something was left out or is tried again; a request failed.
     debug, info = partialmethod(_write, "debug"), partialmethod(_write, "info")

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import inspect
 import itertools
 import json
 import shutil
 import subprocess
+import threading
 from collections.abc import Iterator
 from datetime import date
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -205,6 +208,58 @@ def test_what_json_cannot_carry_is_said_or_made_sound_as_in_the_library() -> Non
         with pytest.raises(UsageError, match="JSON has no form for a date"):
             harken.call("search", query="staging", since=date(2026, 5, 8))
     assert sent == [{"conversation": "run", "role": "user", "text": "cut in half \ufffd"}]
+
+
+class _TellsConnections(BaseHTTPRequestHandler):
+    """Answers with the port at the other end, which is that of the connection."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        answer = json.dumps({"text": str(self.client_address[1])}).encode()
+        self.send_response(200)
+        self.send_header("content-length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def log_message(self, *_said: object) -> None: ...
+
+
+@pytest.fixture
+def telling() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _TellsConnections) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
+# What is another's, or a loop's that is closed, cannot be closed here.
+_LEFT = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+
+@_LEFT
+def test_a_process_that_was_forked_has_connections_of_its_own(telling: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By one connection each of them read what the other had asked for."""
+    with HarkenClient(telling, "hk_1") as harken:
+        first, again = harken.recall("ships")["text"], harken.in_space("a").recall("ships")["text"]
+        monkeypatch.setattr("harken.client.os.getpid", lambda: 0)
+        assert first == again != harken.recall("ships")["text"]
+    gc.collect()
+
+
+@_LEFT
+def test_an_awaited_client_serves_one_event_loop_after_another(telling: str) -> None:
+    """A module's one client, asked by `asyncio.run` each time, failed in every other one: the loop is closed."""
+    harken = AsyncHarkenClient(telling, "hk_1", attempts=1)
+
+    async def ask() -> str:
+        return str((await harken.recall("ships"))["text"])
+
+    assert len({asyncio.run(ask()) for _ in range(3)}) == 3
+    asyncio.run(harken.close())
+    gc.collect()
 
 
 def test_waiting_for_a_connection_is_no_part_of_the_time_for_an_answer() -> None:

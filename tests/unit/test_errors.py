@@ -4,6 +4,7 @@ import json
 import pickle
 
 import pytest
+import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,6 +22,7 @@ from harken.errors import (
     UsageError,
     sentence_of,
 )
+from harken.log import Log
 from harken.model.conversations import ContextItem
 
 
@@ -67,3 +69,13 @@ def test_what_callers_of_the_assembler_need_is_at_the_top_of_the_package() -> No
 def test_an_error_comes_out_of_another_process_as_it_was(error: HarkenError) -> None:
     found = pickle.loads(pickle.dumps(error))
     assert (type(found), str(found), vars(found)) == (type(error), str(error), vars(error))
+
+
+def test_a_program_that_has_harken_as_a_library_gets_the_log_by_logging(
+    caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It stood in the program's stdout, between its JSON or the lines of its protocol."""
+    structlog.reset_defaults()
+    Log("harken.jobs").warning("work_failed", work="embed")
+    assert [(record.name, record.message) for record in caplog.records] == [("harken.jobs", "work_failed work='embed'")]
+    assert capsys.readouterr().out == ""

@@ -128,7 +128,7 @@ def load_settings(
         ConfigError: a file cannot be parsed, a key is unknown, or a value is outside its range.
     """
     env = environment() if env is None else env
-    folder = (Path(home).expanduser() if home is not None else default_home(env)).absolute()
+    folder = (Path(home).expanduser() if home else default_home(env)).absolute()
     merged: dict[str, Any] = {}
     origins: dict[str, str] = {}
     layers, passed_over = _layers(folder, env, stored or {}, overrides or {})
@@ -139,7 +139,7 @@ def load_settings(
     if (named := merged.get("home")) and Path(str(named)).expanduser().absolute() != folder:
         raise ConfigError(f"home: named by HARKEN_HOME, --home or Harken(FOLDER) alone (from {origins['home']})")
     merged["home"] = str(folder)
-    origins["home"] = "argument" if home is not None else ("HARKEN_HOME" if "HARKEN_HOME" in env else "default")
+    origins["home"] = "argument" if home else ("HARKEN_HOME" if "HARKEN_HOME" in env else "default")
     return LoadedSettings(_validate(_nest(merged), origins), origins, passed_over)
 
 

@@ -73,7 +73,7 @@ class Harken(Parts):
         kind = _BY_TOOLS.get(who, kind) if call_id and kind is MessageType.TEXT else kind
         by_tool = who is Role.TOOL or kind is MessageType.TOOL_RESULT
         trusted = Trust.of(trust or (Trust.TOOL if by_tool else Trust.OWNER if who is Role.USER else Trust.AGENT))
-        told |= {"author": self._author(who, author), "origin": told.pop("once")}
+        told |= {"author": self._author(who, author), "origin": told.pop("once") or None}
         message = NewMessage(who, text, kind, trust=trusted, metadata=metadata or {}, **told)
         place = NewConversation(channel, conversation, project=identify_project(directory))
         recorded = self.recorder.record([Batch(place, [message])])

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
 from harken.config.settings import LoadedSettings, Settings, environment, load_settings
 from harken.engine.runtime_settings import RunTimeSettings
+from harken.errors import UsageError
 from harken.journal.journal import DATABASE_NAME, JOURNAL_NAME, Journal, Replayed
 from harken.journal.staging import remove_staged
 from harken.storage.open import open_store
@@ -93,6 +94,7 @@ class Parts:
     Raises:
         ConfigError: a setting is unknown or out of range.
         StoreError: the store cannot be opened.
+        UsageError: the embedder is a model's name.
     """
 
     def __init__(
@@ -108,6 +110,8 @@ class Parts:
         store: Store | None = None,
         beside: Parts | None = None,
     ) -> None:
+        if isinstance(embedder, str):
+            raise UsageError(f"embedder is a model of your own. To name one: settings={{'embedder': {embedder!r}}}")
         self._opening = threading.RLock()
         self._env = environment() if env is None else env
         self.loaded = load_settings(home, self._env, settings)
@@ -143,15 +147,8 @@ class Parts:
         """Writes what is said: redacted, to the journal, then to the rows."""
         from harken.record.recorder import Recorder
 
-        return Recorder(
-            store=self.store,
-            journal=self._journal,
-            redactor=self._redactor,
-            config=self.settings.record,
-            min_message_tokens=self.settings.embedding.min_message_tokens,
-            wake=self._wake,
-            now=self._now,
-        )
+        limits = self.settings.record, self.settings.embedding.min_message_tokens
+        return Recorder(self.store, self._journal, self._redactor, *limits, wake=self._wake, now=self._now)
 
     @lazy_part
     def spaces(self) -> Spaces:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -122,6 +123,7 @@ class Background:
     language_model: LanguageModel
     now: Callable[[], datetime]
     deliver_work: Callable[[], Job[Any, Any]]
+    _pid: int = field(default_factory=os.getpid, init=False)
     _ongoing: frozenset[str] = field(default=frozenset(), init=False)
     _workers: dict[str, Worker] = field(default_factory=dict, init=False)
     _works: dict[str, AnyWork] = field(default_factory=dict, init=False)
@@ -175,6 +177,9 @@ class Background:
             ConfigError: the settings name a model that cannot be; the workers run all the same.
             MissingExtraError, ModelFileError: a model needs what is not there; likewise.
         """
+        if self._pid != (here := os.getpid()):
+            self.stop()  # Those of its parent, in a process that was forked.
+            self._pid = here
         # The last is not one of `WORKERS`: it makes nothing that is searched, and webhooks show their own state.
         for name in (*names, DELIVER):
             if name not in self._workers and self.has(name):

@@ -86,10 +86,10 @@ def whole_uid(tx: Transaction, name: str) -> str:
     Raises:
         NotFoundError: several are.
     """
-    found = [row.uid for row in conversations_named(tx, name)]
+    found = conversations_named(tx, name)
     if len(found) > 1:
-        found = [conversation_named(tx, name).uid]
-    return found[0] if len(found) == 1 and (len(name) >= _SHOWN or not found[0].startswith(name)) else name
+        found = [conversation_named(tx, name)]
+    return found[0].uid if found and (len(name) >= _SHOWN or found[0].external_id == name) else name
 
 
 def with_subagents(tx: Transaction, names: Sequence[str]) -> list[str]:

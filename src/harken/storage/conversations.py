@@ -121,7 +121,7 @@ def raise_trust(tx: Transaction, events: Sequence[Trusted]) -> None:
             tx.update(entries, *seen, entries.c.source == MESSAGE_SOURCE, trust=trust.value)
 
 
-_SHORTEST_BEGINNING = 4
+_SHORTEST_BEGINNING, _SURE_BEGINNING = 4, 8
 _ROWS_AT_ONCE = 1000
 
 
@@ -193,15 +193,18 @@ def find_message(tx: Transaction, uid: str) -> Message | None:
 def resolve_uid(tx: Transaction, prefix: str) -> list[tuple[str, str]]:
     """(kind, uid) of every message, conversation or exchange whose id begins like this, in four characters or more.
 
-    Ten at most of each; where no id does, the conversations whose own name is this.
+    Ten at most of each; where no id does, or fewer than eight are given, the conversations whose own name is this.
     """
+    own = tx.select(conversations.c.uid).where(conversations.c.external_id == prefix).limit(10)
+    # Programs call theirs by numbers, with which one of many ids begins.
+    if len(prefix) < _SURE_BEGINNING and (named := tx.connection.scalars(own).all()):
+        return [("conversation", uid) for uid in named]
     found: list[tuple[str, str]] = []
     for kind, table in (("message", messages), ("conversation", conversations), ("exchange", exchanges)):
         statement = tx.select(table.c.uid).where(begins(table.c.uid, prefix, tx.dialect.is_remote))
         if len(prefix) >= _SHORTEST_BEGINNING:
             found.extend((kind, uid) for uid in tx.connection.scalars(statement.limit(10)))
-    named = tx.select(conversations.c.uid).where(conversations.c.external_id == prefix).limit(10)
-    return found or [("conversation", uid) for uid in tx.connection.scalars(named)]
+    return found or [("conversation", uid) for uid in tx.connection.scalars(own)]
 
 
 def messages_of(tx: Transaction, conversation_uid: str, limit: int | None = None) -> list[Message]:
@@ -402,9 +405,16 @@ def entry_of(tx: Transaction, beginning: str) -> int | None:
 
 
 def conversations_named(tx: Transaction, name: str) -> list[Row[Any]]:
-    """Rows (`id`, `uid`) of conversations whose id begins like this, or whose own name is this; two at most."""
-    named = conversations.c.uid.startswith(name, autoescape=True) | (conversations.c.external_id == name)
-    return list(tx.connection.execute(tx.select(conversations.c.id, conversations.c.uid).where(named).limit(2)))
+    """Rows (`id`, `uid`, `external_id`) of conversations whose id or own name is this; two at most.
+
+    Where there is none, of those whose id begins like this, in four characters or more.
+    """
+    uid, own = conversations.c.uid, conversations.c.external_id
+    asked = tx.select(conversations.c.id, uid, own).limit(2)
+    found = list(tx.connection.execute(asked.where((uid == name) | (own == name))))
+    if found or len(name) < _SHORTEST_BEGINNING:
+        return found
+    return list(tx.connection.execute(asked.where(uid.startswith(name, autoescape=True))))
 
 
 def conversation_named(tx: Transaction, name: str) -> Row[Any]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
+from weakref import WeakSet
 
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from harken.storage.postgres.store import PostgresStore
+    from harken.storage.sqlite.store import SqliteStore
 
 SERVER_ENGINE = "postgresql"
 # A local model needs a tenth of it; so long a search keeps its view of the store, for another one costs a millisecond.
@@ -26,6 +29,17 @@ _SOON_SECONDS = 0.05
 _SERVER_NEEDED = "A team needs a store on a server: harken --store postgresql://USER@HOST/DATABASE …"
 
 _Value = TypeVar("_Value")
+_opened = WeakSet["SqliteStore | PostgresStore"]()
+
+
+def _let_go() -> None:
+    """Leave nothing open to a process that is forked: it would read its parent's answers, and SQLite damages a file."""
+    for store in list(_opened):
+        store.let_go()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_let_go)
 
 
 def parse_url(place: str) -> URL:
@@ -71,7 +85,9 @@ def open_store(place: str | Path, cache: Path, tenant: str = EMBEDDED_TENANT) ->
         raise ConfigError(f"tenant: the embedded store has one tenant, '{EMBEDDED_TENANT}', not '{tenant}'.")
     from harken.storage.sqlite.store import SqliteStore
 
-    return SqliteStore(place if isinstance(place, Path) else file_of(url), cache)
+    store = SqliteStore(place if isinstance(place, Path) else file_of(url), cache)
+    _opened.add(store)
+    return store
 
 
 def open_server(place: str | None, tenant: str) -> PostgresStore:
@@ -88,7 +104,9 @@ def open_server(place: str | None, tenant: str) -> PostgresStore:
     _need_driver()
     from harken.storage.postgres.store import PostgresStore
 
-    return PostgresStore(url, tenant)
+    store = PostgresStore(url, tenant)
+    _opened.add(store)
+    return store
 
 
 def make_server_role(place: str, role: str, password: str) -> tuple[str, bool]:

@@ -47,6 +47,10 @@ class TestLayers:
         assert loaded.settings.search.limit == 7
         assert loaded.origins["search.limit"] == name
 
+    def test_an_empty_home_is_none(self, home: Path) -> None:
+        """The folder in which a program was started got a database."""
+        assert load_settings("", {"HARKEN_HOME": str(home)}).settings.home == home
+
     def test_a_variable_stands_above_the_file(self, home: Path) -> None:
         (home / "harken.toml").write_text("[search]\nlimit = 7\n")
         loaded = load(home, {"HARKEN_SEARCH__LIMIT": "8", "PATH": "/bin"})

@@ -7,6 +7,8 @@ import threading
 import warnings
 from collections.abc import Iterator
 from datetime import datetime
+from functools import partial
+from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -44,6 +46,25 @@ def _search_in_a_fork(harken: Harken) -> None:
     assert harken.search(f"{LONG} again").hits[0].vector_rank == 1
 
 
+def _record_in_a_fork(harken: Harken, is_closed: Event, is_recorded: Event, is_seen: Event) -> None:
+    for number in range(30):
+        harken.record_message("fork", "user", f"said beside it {number}")
+    assert is_closed.wait(60)
+    harken.record_message("fork", "user", "said behind its end")
+    is_recorded.set()
+    is_seen.wait(60)
+
+
+def _work_in_a_fork(harken: Harken) -> None:
+    assert not _workers()
+    harken.start_worker()
+    assert _workers()
+
+
+def _workers() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name.startswith("harken-")]
+
+
 class TestRecording:
     def test_a_message_is_found_by_its_words_at_once(self, harken: Harken) -> None:
         message = harken.record_message("talk", "user", "where are the zebras?", author="Ada")
@@ -63,6 +84,48 @@ class TestRecording:
         child.join(60)
         child.kill()
         assert child.exitcode == 0
+
+    def test_a_forked_process_starts_workers_of_its_own(self, harken: Harken) -> None:
+        """Its parent's, whose threads it has not, were taken for its own: what a daemon recorded got no vectors."""
+        harken.start_worker()
+        child = multiprocessing.get_context("fork").Process(target=_work_in_a_fork, args=(harken,))
+        with warnings.catch_warnings():
+            # Python warns of forks beside threads, which is what this is about.
+            warnings.simplefilter("ignore")
+            child.start()
+        child.join(60)
+        child.kill()
+        assert child.exitcode == 0
+
+    def test_a_forked_process_writes_where_others_read(self, home: Path, engine_settings: dict[str, Any]) -> None:
+        """It had its parent's connections: a file was damaged by both, of a server they read each other's answers."""
+        forking = multiprocessing.get_context("fork")
+        signals = is_closed, is_recorded, is_seen = forking.Event(), forking.Event(), forking.Event()
+        opened = partial(Harken, home, settings={"embedder": "none", **engine_settings}, env={})
+        with opened() as harken:
+            harken.record_message("talk", "user", "said before it")
+            child = forking.Process(target=_record_in_a_fork, args=(harken, *signals))
+            child.start()
+            for number in range(30):
+                harken.record_message("talk", "user", f"said beside it {number}")
+        is_closed.set()
+        is_recorded.wait(60)
+        with opened() as harken:
+            assert harken.replayed.messages == 0
+            assert harken.maintenance.status().counts.messages == 62
+        is_seen.set()
+        child.join(60)
+        child.kill()
+
+    def test_the_name_of_a_model_in_place_of_one_is_refused(self, home: Path) -> None:
+        """Everything was recorded and searched by words, and the worker failed in silence for ever."""
+        with pytest.raises(UsageError, match="To name one: settings="):
+            Harken(home, embedder="none", env={})  # type: ignore[arg-type]
+
+    def test_an_empty_name_of_a_message_is_none(self, harken: Harken) -> None:
+        """What was said again, as "yes" is, was taken for the message that is there."""
+        said = [harken.record_message("talk", "user", "Yes.", once="").uid for _ in range(2)]
+        assert len(set(said)) == 2
 
     @pytest.mark.parametrize("content", [None, [{"type": "text", "text": "a zebra"}], b"a zebra"])
     def test_what_is_no_text_is_refused_by_its_kind(self, harken: Harken, content: object) -> None:

@@ -190,6 +190,8 @@ class PostgresStore:
         if not self._is_shared:
             self._engine.dispose()
 
+    let_go = close
+
     def of_tenant(self, tenant: str) -> PostgresStore:
         """A store of another tenant that shares the connections of this one."""
         return PostgresStore(self._target, tenant, self)

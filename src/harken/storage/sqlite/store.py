@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -210,12 +210,13 @@ class SqliteStore:
     @contextmanager
     def _own_turn(self) -> Iterator[None]:
         """Let one thread of this process after another ask for the write lock: whoever is next wakes at once."""
-        if not self._writers.acquire(timeout=WRITER_TIMEOUT_SECONDS):
+        writers = self._writers
+        if not writers.acquire(timeout=WRITER_TIMEOUT_SECONDS):
             raise sqlite3.OperationalError("database is locked")
         try:
             yield
         finally:
-            self._writers.release()
+            writers.release()
 
     def rows_imported(self) -> None:
         """Count them: SQLite needs no ANALYZE after bulk inserts."""
@@ -230,9 +231,8 @@ class SqliteStore:
             is_complete = counts.has_pairs(found)
             if is_complete and uncounted <= counts.MOST_UNCOUNTED:
                 return
-            if is_complete and _in_short_steps(
-                driver, lambda: _is_executed(driver, "BEGIN IMMEDIATE"), patience_seconds=0
-            ):
+            begun = partial(_is_executed, driver, "BEGIN IMMEDIATE")
+            if is_complete and _in_short_steps(driver, begun, patience_seconds=0):
                 counts.keep_counts(driver, counts.kept_counts(driver)[0])
                 driver.execute("COMMIT")
         if not is_complete:
@@ -279,9 +279,7 @@ class SqliteStore:
 
     def size_bytes(self) -> int:
         """The database file and its write-ahead log."""
-        if self.path is None:
-            return 0
-        files = (self.path, self.path.with_name(self.path.name + "-wal"))
+        files = (self.path, self.path.with_name(self.path.name + "-wal")) if self.path else ()
         return sum(file.stat().st_size for file in files if file.exists())
 
     def listen(self, wake: Callable[[], None]) -> None:
@@ -292,9 +290,16 @@ class SqliteStore:
         if "nearest" in vars(self):
             self.nearest.save()
         self._most_idle = 0
+        self.let_go()
+        self._engine.dispose()
+
+    def let_go(self) -> None:
+        """Give idle connections to a file back; others are opened when they are needed."""
+        self._writers = threading.Lock()
         while self._idle:
             self._idle.pop().close()
-        self._engine.dispose()
+        if self.path is not None:
+            self._engine.dispose()
 
     def _prepare(self) -> None:
         if self.path is not None and not self.is_read_only:
@@ -325,8 +330,7 @@ class SqliteStore:
                 if driver.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
                     # Another process may be making the same database.
                     _wait_to_write(driver, "PRAGMA journal_mode=WAL")
-            if self.path is not None:
-                self.path.chmod(0o600)
+            Path(self._place).chmod(0o600)
         except (OSError, DBAPIError) as error:
             reason = (error.strerror if isinstance(error, OSError) else None) or type(error).__name__
             raise StoreReadOnlyError(f"{self._place} cannot be written: {reason}. {_ANOTHER_HOME}") from error
@@ -423,22 +427,17 @@ def _begin(connection: Connection, to_write: bool) -> None:
 
 
 def _wait_to_write(driver: sqlite3.Connection, statement: str) -> None:
-    """Execute what needs the write lock, as soon as no other has it.
-
-    Raises:
-        sqlite3.OperationalError: another has it for too long.
-    """
+    """Execute what needs the write lock once no other has it; raise OperationalError where one has it for too long."""
     if not _in_short_steps(driver, lambda: _is_executed(driver, statement), WRITER_TIMEOUT_SECONDS):
         raise sqlite3.OperationalError("database is locked")
 
 
 def _rewrite(driver: sqlite3.Connection) -> bool:
     """Leave nothing deleted in the file and in its log; False where others prevented it for too long."""
-
-    def emptied_log() -> bool:
-        return not driver.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
-
-    steps = (lambda: _is_executed(driver, "VACUUM"), emptied_log)
+    steps = (
+        lambda: _is_executed(driver, "VACUUM"),
+        lambda: not driver.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0],
+    )
     return all(_in_short_steps(driver, step, BUSY_TIMEOUT_SECONDS) for step in steps)
 
 

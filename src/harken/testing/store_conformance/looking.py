@@ -314,7 +314,12 @@ class LookingTests:
             assert conversations.newest_conversation(tx, START - timedelta(days=9)) == new.uid
             for name, meant in (("old", old), (new.uid[:20], new)):
                 assert conversations.conversation_named(tx, name).uid == meant.uid
-            assert conversations.conversations_named(tx, "nobody") == []
+            for nobody in ("nobody", new.uid[:3]):
+                assert conversations.conversations_named(tx, nobody) == []
+        # As a program calls its own by numbers; of others, the id begins so.
+        keep(store, named := talk_of(new.uid[:4], "three"))
+        assert read(store, conversations.conversation_named, new.uid[:4]).uid == named.uid
+        assert read(store, conversations.resolve_uid, new.uid[:4]) == [("conversation", named.uid)]
 
     def test_entries_are_known_by_their_messages_and_exchanges(self, store: Store) -> None:
         talk = talk_of("garden", "one", "two")
