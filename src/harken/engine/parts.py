@@ -147,8 +147,15 @@ class Parts:
         """Writes what is said: redacted, to the journal, then to the rows."""
         from harken.record.recorder import Recorder
 
-        limits = self.settings.record, self.settings.embedding.min_message_tokens
-        return Recorder(self.store, self._journal, self._redactor, *limits, wake=self._wake, now=self._now)
+        return Recorder(
+            store=self.store,
+            journal=self._journal,
+            redactor=self._redactor,
+            config=self.settings.record,
+            min_message_tokens=self.settings.embedding.min_message_tokens,
+            wake=self._wake,
+            now=self._now,
+        )
 
     @lazy_part
     def spaces(self) -> Spaces:

@@ -251,9 +251,16 @@ class _FileImport:
         state: ImportState | None = None
         if self._mark is not None:
             mark, unreadable = self._mark
-            size, modified = (self._size, self._modified) if is_end else (0, 0)
-            where = self._state_name, self._path, size, modified, mark.offset if self._appends else 0
-            state = ImportState(*where, mark.fingerprint, unreadable, imported_at=self._recorder.now())
+            state = ImportState(
+                format=self._state_name,
+                path=self._path,
+                size=self._size if is_end else 0,
+                modified=self._modified if is_end else 0,
+                offset=mark.offset if self._appends else 0,
+                fingerprint=mark.fingerprint,
+                unreadable=unreadable,
+                imported_at=self._recorder.now(),
+            )
         capped = self._state_name.endswith(_CAPPED)
         batches = [
             Batch(part.head, part.messages, part.is_last, part.after, not capped, self._is_import)

@@ -141,8 +141,17 @@ class Preparer:
         fields = self.cleaned(message, raw, sound_value(message.metadata) if message.metadata else EMPTY)
         is_text = message.type is MessageType.TEXT
         seen = fields["text"] if is_text else fields["text"][: self.tool_text_chars]
-        placeless = own_uid, uid, "", "", message.role, message.type
-        whole = Message(*placeless, created_at=moment, trust=message.trust, **fields)
+        whole = Message(
+            uid=own_uid,
+            conversation_uid=uid,
+            segment_uid="",
+            exchange_uid="",
+            role=message.role,
+            type=message.type,
+            created_at=moment,
+            trust=message.trust,
+            **fields,
+        )
         studied = study(seen, is_text and message.role is Role.USER)
         return Prepared(whole, is_said_now, message.origin is not None, studied)
 

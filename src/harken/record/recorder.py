@@ -440,6 +440,16 @@ class Recorder:
         if not fresh:
             return []
         created = conversation.created_at or fresh[0].created_at
-        named = conversation.uid, names.text(conversation.channel), names.text(conversation.external_id), title
-        project, metadata = names.project(conversation.project), self.clean(conversation.metadata)
-        return [Conversation(*named, created, created, project, conversation.parent_uid, metadata)]
+        return [
+            Conversation(
+                uid=conversation.uid,
+                channel=names.text(conversation.channel),
+                external_id=names.text(conversation.external_id),
+                title=title,
+                created_at=created,
+                updated_at=created,
+                project=names.project(conversation.project),
+                parent_uid=conversation.parent_uid,
+                metadata=self.clean(conversation.metadata),
+            )
+        ]

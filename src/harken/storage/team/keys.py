@@ -17,9 +17,18 @@ USED_EVERY = timedelta(minutes=1)
 
 def read_key(row: Any) -> ApiKey:
     """The key of a row."""
-    named, times = (row.id, row.prefix, row.principal), (row.created, row.expires, row.last_used, row.revoked)
-    # NULL reads as an empty list of spaces, and no key has one.
-    return ApiKey(*named, frozenset(map(KeyScope, row.scopes)), frozenset(row.spaces) or None, *times)
+    return ApiKey(
+        row.id,
+        row.prefix,
+        row.principal,
+        frozenset(map(KeyScope, row.scopes)),
+        # NULL reads as an empty list, and no key has one.
+        frozenset(row.spaces) or None,
+        row.created,
+        row.expires,
+        row.last_used,
+        row.revoked,
+    )
 
 
 def add_key(tx: TeamTransaction, key: ApiKey, digest: str) -> None:
