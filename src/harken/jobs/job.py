@@ -48,7 +48,7 @@ class Outage:
 
     Where it is waited out, as by a worker in the background, the endpoint is asked again within
     `WAITED_OUT_SECONDS[-1]`, and no item is given up for failures of an endpoint that answers nobody. `useless` has of
-    each answer of the model why it was of no use, empty where it was; `of` the settings that name it.
+    the model's last answers why each was of no use, empty where it was; `of` the settings that name it.
     """
 
     is_waited_out: bool = False

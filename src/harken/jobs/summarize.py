@@ -76,7 +76,7 @@ class SummarizeWork(Job[DueSummary, Summary]):
     """Summarizes exchanges or conversations.
 
     Extracts cost nothing, are stored a few at a time, and are made also while the model fails or the day's money is
-    spent. Where none of a model's last answers was of use, so that extracts are stored, it is asked no more for a day.
+    spent. Where none of a model's last answers was of use, it is asked no more for a day; all gets extracts.
 
     Args:
         kind: `exchange` or `conversation`.
@@ -85,6 +85,9 @@ class SummarizeWork(Job[DueSummary, Summary]):
         consent: what a model may summarize; read anew each time.
         backlog: what somebody asked a model to summarize beside that: these items are done and no others.
         asked: rows of the backlog that are still to be done, the next first.
+
+    Attributes:
+        wasted: how many answers of the model were of no use so far.
     """
 
     store: Store
@@ -96,6 +99,7 @@ class SummarizeWork(Job[DueSummary, Summary]):
     wake_next: Callable[[], None] | None = None
     backlog: SummaryBacklog | None = None
     asked: list[int] = field(default_factory=list)
+    wasted: int = field(default=0, init=False)
     _wanted: Consent | SummaryBacklog = field(default=NO_MODEL, init=False)
 
     row = "item_id"
@@ -118,7 +122,11 @@ class SummarizeWork(Job[DueSummary, Summary]):
                 rows, self.asked = self.asked[: config.batch_size], self.asked[config.batch_size :]
                 yield rows
             return
-        self._wanted = consent = replace(self.consent(), is_paused=self.is_paused)
+        consent = replace(self.consent(), is_paused=self.is_paused)
+        if self.is_paused and type(self.blocked_by) is ProviderError:
+            # Its answers are of no use: waiting for the next day would bring no better ones.
+            consent = replace(consent, since=None)
+        self._wanted = consent
         for _ in range(_TRIES):
             with self.store.reading() as tx:
                 has_dead = any(map(is_dead, lease_owners(tx, self.name)))
@@ -147,8 +155,10 @@ class SummarizeWork(Job[DueSummary, Summary]):
             ]
             if mine:
                 self._answered()
-            self.outage.useless += [each.fallback for each in written]
-            if len(last := self.outage.useless[-_USELESS_AT_MOST:]) == _USELESS_AT_MOST and all(last):
+            reasons = [each.fallback for each in written]
+            self.wasted += sum(map(bool, reasons))
+            self.outage.useless = last = [*self.outage.useless, *reasons][-_USELESS_AT_MOST:]
+            if len(last) == _USELESS_AT_MOST and all(last):
                 self.blocked_by = ProviderError(f"None of its answers was of use ({last[0]}): name another model")
                 self.outage.begin(self.now(), self.now() + timedelta(days=1))
             return written
