@@ -195,6 +195,7 @@ def test_vectors_of_another_length_than_before_are_an_error(server: EmbeddingSer
         ({"url": "http://"}, "name a host"),
         ({"url": "http://[::1"}, "no URL"),
         ({"url": "http://me:secret@localhost/v1"}, "must hold no key"),
+        ({"url": "https://a.openai.azure.com/openai?api-version=2024-10-21"}, "/openai/v1 needs no api-version"),
         ({"api_key": "line\nbreak"}, "characters that no header can carry"),
         ({"api_key": "ключ"}, "characters that no header can carry"),
     ],

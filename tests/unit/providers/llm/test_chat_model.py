@@ -440,6 +440,7 @@ class TestOpening:
             ({"url": None, "vendor": "anthropic"}, "ANTHROPIC_API_KEY"),
             ({"url": "localhost:11434/v1"}, "must begin with http"),
             ({"url": "http://me:secret@localhost/v1"}, "must hold no key"),
+            ({"url": "https://a.openai.azure.com/openai?api-version=2024-10-21"}, "/openai/v1 needs no api-version"),
             ({"api_key": "ключ"}, "characters that no header can carry"),
         ],
     )
