@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import httpx
@@ -96,7 +97,9 @@ class OpenAICompatibleEmbedder(PrefixingEmbedder):
         if self._options.dims is not None:
             body["dimensions"] = self._options.dims
         try:
-            response = self._client.post(self._endpoint, json=body)
+            with self._client.stream("POST", self._endpoint, json=body) as sent:
+                answer = b"".join(self._parts(sent))
+            response = httpx.Response(sent.status_code, headers=sent.headers, content=answer)
         except httpx.TimeoutException as error:
             late = f"did not answer within {self._options.timeout_seconds:g} s ({type(error).__name__})"
             raise EndpointTimeoutError(f"{self._endpoint} {late}", may_cost=True) from error
@@ -108,6 +111,14 @@ class OpenAICompatibleEmbedder(PrefixingEmbedder):
             wait = response.headers.get("retry-after", "")
             raise RateLimitError(said, float(wait)) if wait.isdecimal() else EndpointError(said)
         return self._checked(_read(response, len(ready), str(self._endpoint))), _used(response, estimate)
+
+    def _parts(self, answer: httpx.Response) -> Iterator[bytes]:
+        """The body; all of it may take as long as each part of it, which is all that the client holds it to."""
+        until = time.monotonic() + self._options.timeout_seconds
+        for part in answer.iter_raw():
+            yield part
+            if time.monotonic() > until:
+                raise httpx.ReadTimeout("The answer does not end.")
 
     def _checked(self, vectors: Vectors) -> Vectors:
         dims = vectors.shape[1]
