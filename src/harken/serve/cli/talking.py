@@ -230,6 +230,8 @@ def run(
     elif not failure:
         # The answer stands on stdout already.
         session.note(line)
+    if deliver and not delivered and not done.run.error:
+        session.note(f"It was not delivered: the conversation {deliver} was forgotten meanwhile.")
     if cut and not failure:
         session.note("The answer was cut off: at llm.max_tokens, which can be raised, or by the endpoint.")
     if failure:
