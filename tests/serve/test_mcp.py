@@ -18,6 +18,7 @@ from coding_agent import PATIENCE_SECONDS, end
 from command_line import CommandLine
 from harken.engine import Harken
 from harken.serve.daemon.paths import DaemonPaths
+from harken.serve.mcp.daemon_client import DaemonClient
 from harken.serve.operations.registry import OPERATIONS
 from harken.testing import EmbeddingServer
 from harken.text import tokens
@@ -213,6 +214,28 @@ def test_a_search_over_mcp_sees_other_projects_as_recall_does(cli: CommandLine, 
     finally:
         end(DaemonPaths(str(cli.home)))
     assert len(cli.search("crane quay")) == 2
+
+
+def test_without_a_daemon_it_follows_what_another_process_sets(tmp_path: Path) -> None:
+    def opened() -> Harken:
+        return Harken(tmp_path / "home", env={}, settings={"embedder": "none"})
+
+    with opened() as other:
+        for name in ("here", "there"):
+            (tmp_path / name / ".git").mkdir(parents=True)
+            other.record_message(name, "user", f"The crane of {name} is at the quay.", directory=tmp_path / name)
+        client = DaemonClient(None, {}, tmp_path / "here", opened)
+
+        def found() -> int:
+            answer = anyio.run(client.answer, OPERATIONS["search"], {"query": "crane quay"}, None, lambda *_: None)
+            return len(answer["hits"])
+
+        try:
+            assert found() == 2
+            other.run_time.set("rag.scope", "project")
+            assert found() == 1
+        finally:
+            client.close()
 
 
 def test_no_model_reads_over_mcp_what_nobody_sees(cli: CommandLine, tmp_path: Path) -> None:
