@@ -266,7 +266,7 @@ class Harken(Parts):
         A threshold stands in place of the one in force: the similarity that what shares no word with the query needs.
 
         Raises:
-            UsageError: the limit or the mode is not possible.
+            UsageError: the limit, the mode or the threshold is not possible.
         """
         options: dict[str, Any] = {"rerank": rerank, "threshold": threshold}
         return self._search(query, scope, limit, mode, directory=directory, conversation=conversation, **options)

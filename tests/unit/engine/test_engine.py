@@ -142,6 +142,11 @@ class TestRecording:
         with pytest.raises(NotFoundError, match="Several conversations begin with run-41"):
             harken.maintenance.plan_forget(conversations=["run-41"])
 
+    @pytest.mark.parametrize("threshold", [2, -1.5, float("nan")])
+    def test_a_threshold_that_no_cosine_reaches_is_refused(self, harken: Harken, threshold: float) -> None:
+        with pytest.raises(UsageError, match="threshold must be from -1 to 1"):
+            harken.search("crane", threshold=threshold)
+
     def test_it_survives_the_process(self, harken: Harken, home: Path) -> None:
         message = harken.record_message("talk", "user", "a zebra", metadata={"mood": ["good"]})
         harken.close()

@@ -90,6 +90,8 @@ def _type(argument: ArgumentField) -> click.ParamType[Any]:
     least, most = argument.spelling.limits or (argument.about.least, argument.about.most)
     if argument.kind is int and (least, most) != (None, None):
         return click.IntRange(None if least is None else int(least), None if most is None else int(most))
+    if argument.kind is float and (least, most) != (None, None):
+        return click.FloatRange(least, most)
     return click.types.convert_type(argument.kind)
 
 
