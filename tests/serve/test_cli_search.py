@@ -96,6 +96,13 @@ def test_a_search_without_a_model_says_that_it_went_by_words_alone(stocked: Comm
     assert outcome.err == "Searched by words alone: nothing is embedded yet. Go on: harken worker run --until-idle\n"
 
 
+def test_a_search_by_meaning_alone_names_the_setting_where_no_model_is_set(stocked: CommandLine) -> None:
+    outcome = stocked("search", "harvest", "--mode", "semantic", settings={"HARKEN_EMBEDDER": "none"})
+    assert outcome.out == "Nothing was found.\n"
+    assert "Set one: harken config set embedder onnx" in outcome.err
+    assert "worker run" not in outcome.err
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
