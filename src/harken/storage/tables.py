@@ -33,9 +33,10 @@ from sqlalchemy import (
     and_,
 )
 from sqlalchemy.engine import Dialect as SQLDialect
+from sqlalchemy.exc import DontWrapMixin
 from sqlalchemy.types import TypeDecorator, TypeEngine, UserDefinedType
 
-from harken.errors import StoreCorruptError
+from harken.errors import StoreCorruptError, UsageError
 
 metadata = MetaData()
 REPAIR = "Repair it: harken doctor --fix"
@@ -44,9 +45,19 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _BILLION = Decimal(1_000_000_000)
 
 
+class _NoMomentError(UsageError, DontWrapMixin):
+    """A text or a date stands for a moment; raised as it is, also by what makes values of a statement."""
+
+
 def to_microseconds(moment: datetime) -> int:
     """Microseconds since 1970 UTC; exact, unlike `timestamp()`. Without a zone it is local time, as Python has it."""
-    since = (moment if moment.tzinfo else moment.astimezone()) - _EPOCH
+    try:
+        since = (moment if moment.tzinfo else moment.astimezone()) - _EPOCH
+    except AttributeError as error:
+        what = f"A moment is a datetime, not {type(moment).__name__} ({moment})"
+        raise _NoMomentError(
+            f"{what}: give datetime(2026, 5, 8), or harken.text.dates.since_of('last week')."
+        ) from error
     # Half as long as to divide by a microsecond, and every row has a moment.
     return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
 
