@@ -149,10 +149,7 @@ TASK = "task"
 
 @dataclass(frozen=True, slots=True)
 class TaskRun:
-    """A run that has ended; `delivered` is the message that another conversation got.
-
-    None for a silent run, or where that conversation was forgotten while it ran.
-    """
+    """A run that has ended; `delivered` is what another conversation got, None where there is none, or no more."""
 
     task: str
     run: Run

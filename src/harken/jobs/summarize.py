@@ -77,6 +77,7 @@ class SummarizeWork(Job[DueSummary, Summary]):
 
     Extracts cost nothing, are stored a few at a time, and are made also while the model fails or the day's money is
     spent. Where none of a model's last answers was of use, it is asked no more for a day; all gets extracts.
+    `wasted` counts such answers.
 
     Args:
         kind: `exchange` or `conversation`.
@@ -85,9 +86,6 @@ class SummarizeWork(Job[DueSummary, Summary]):
         consent: what a model may summarize; read anew each time.
         backlog: what somebody asked a model to summarize beside that: these items are done and no others.
         asked: rows of the backlog that are still to be done, the next first.
-
-    Attributes:
-        wasted: how many answers of the model were of no use so far.
     """
 
     store: Store

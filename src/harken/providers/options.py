@@ -221,11 +221,9 @@ def check_endpoint(url: Any, section: str) -> None:
     """
     if url.scheme not in ("http", "https") or not url.host:
         raise ConfigError(f"{section}.url must begin with http:// or https:// and name a host")
-    if url.userinfo:
-        raise ConfigError(f"{section}.url must hold no key: put it into {section}.api_key")
-    if url.query:
+    if url.userinfo or url.query:
         azure = "of Azure, https://NAME.openai.azure.com/openai/v1 needs no api-version"
-        raise ConfigError(f"{section}.url must end before '?': a key goes into {section}.api_key; {azure}")
+        raise ConfigError(f"{section}.url must hold no key and no '?': put a key into {section}.api_key; {azure}")
 
 
 def check_key(key: str | None, section: str) -> None:

@@ -46,7 +46,7 @@ _BILLION = Decimal(1_000_000_000)
 
 
 class _NoMomentError(UsageError, DontWrapMixin):
-    """A text or a date stands for a moment; raised as it is, also by what makes values of a statement."""
+    """Raised as it is, also where the values of a statement are made."""
 
 
 def to_microseconds(moment: datetime) -> int:

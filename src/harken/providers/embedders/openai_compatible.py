@@ -98,8 +98,7 @@ class OpenAICompatibleEmbedder(PrefixingEmbedder):
             body["dimensions"] = self._options.dims
         try:
             with self._client.stream("POST", self._endpoint, json=body) as sent:
-                answer = b"".join(self._parts(sent))
-            response = httpx.Response(sent.status_code, headers=sent.headers, content=answer)
+                response = httpx.Response(sent.status_code, headers=sent.headers, content=b"".join(self._parts(sent)))
         except httpx.TimeoutException as error:
             late = f"did not answer within {self._options.timeout_seconds:g} s ({type(error).__name__})"
             raise EndpointTimeoutError(f"{self._endpoint} {late}", may_cost=True) from error

@@ -65,7 +65,7 @@ _UNANSWERED = "(No answer was given.)"
 # Gemini, xAI and Perplexity count what there is so far with each piece; nobody is asked to, which OpenAI would refuse.
 _WHOLE_COUNTS = {"openai_continuous_usage_stats": True, "extra_body": {"stream_options": {"include_usage": True}}}
 # Thoughts that a local model writes into its answer, as DeepSeek's and Qwen's do.
-_THOUGHTS = re.compile(r"\s*<think>.*?(?:</think>\s*|\Z)", re.DOTALL)
+_THOUGHTS = re.compile(r"\A\s*<think>.*?(?:</think>\s*|\Z)", re.DOTALL)
 _NO_ANSWER = "answers with something that is no chat completion"
 
 
@@ -251,11 +251,11 @@ class VendorChatModel:
                 if held is not None:
                     held += text
                     text = "" if "<think>".startswith(held.lstrip()[:7]) else held
-                    text = _without_thoughts(held) if "</think>" in held else text
+                    text = _THOUGHTS.sub("", held) if "</think>" in held else text
                     held = None if text else held
                 if text:
                     yield text
-            if held and (text := _without_thoughts(held)):
+            if held and (text := _THOUGHTS.sub("", held)):
                 yield text
             whole = stream.get()
             # This alone tells of a connection that is closed in good order before the answer ends.
@@ -270,7 +270,7 @@ class VendorChatModel:
         beside = counted.output_reasoning_tokens if counted.output_reasoning_tokens > counted.output_tokens else 0
         usage = TokenUsage(counted.input_tokens, counted.output_tokens + beside, counted.cache_read_tokens)
         return ChatAnswer(
-            text=_without_thoughts(valid_utf8(response.text or "")),
+            text=_THOUGHTS.sub("", valid_utf8(response.text or "")),
             tool_calls=calls,
             # Calls, where the answer has any, whatever the endpoint says.
             finish=Finish.TOOL_CALLS if calls else _FINISHES.get(response.finish_reason, Finish.OTHER),
@@ -279,11 +279,6 @@ class VendorChatModel:
             price_usd=self.price(usage),
             original=response if valid_utf8(words) == words else None,
         )
-
-
-def _without_thoughts(text: str) -> str:
-    found = _THOUGHTS.match(text)
-    return text[found.end() :] if found else text
 
 
 def _prompt(messages: Sequence[ChatMessage], instructions: str) -> list[parts.ModelMessage]:
