@@ -120,11 +120,10 @@ class SummarizeWork(Job[DueSummary, Summary]):
                 rows, self.asked = self.asked[: config.batch_size], self.asked[config.batch_size :]
                 yield rows
             return
-        consent = replace(self.consent(), is_paused=self.is_paused)
-        if self.is_paused and type(self.blocked_by) is ProviderError:
-            # Its answers are of no use: waiting for the next day would bring no better ones.
-            consent = replace(consent, since=None)
-        self._wanted = consent
+        consent = self.consent()
+        # Answers of no use are not waited for: the next day brings no better ones.
+        since = None if self.is_paused and type(self.blocked_by) is ProviderError else consent.since
+        self._wanted = consent = replace(consent, since=since, is_paused=self.is_paused)
         for _ in range(_TRIES):
             with self.store.reading() as tx:
                 has_dead = any(map(is_dead, lease_owners(tx, self.name)))

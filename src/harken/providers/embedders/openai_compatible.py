@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import httpx
@@ -98,7 +98,13 @@ class OpenAICompatibleEmbedder(PrefixingEmbedder):
             body["dimensions"] = self._options.dims
         try:
             with self._client.stream("POST", self._endpoint, json=body) as sent:
-                response = httpx.Response(sent.status_code, headers=sent.headers, content=b"".join(self._parts(sent)))
+                # Its limit holds for each read alone.
+                until, content = time.monotonic() + self._options.timeout_seconds, b""
+                for part in sent.iter_raw():
+                    content += part
+                    if time.monotonic() > until:
+                        raise httpx.ReadTimeout("The answer does not end.")
+            response = httpx.Response(sent.status_code, headers=sent.headers, content=content)
         except httpx.TimeoutException as error:
             late = f"did not answer within {self._options.timeout_seconds:g} s ({type(error).__name__})"
             raise EndpointTimeoutError(f"{self._endpoint} {late}", may_cost=True) from error
@@ -110,14 +116,6 @@ class OpenAICompatibleEmbedder(PrefixingEmbedder):
             wait = response.headers.get("retry-after", "")
             raise RateLimitError(said, float(wait)) if wait.isdecimal() else EndpointError(said)
         return self._checked(_read(response, len(ready), str(self._endpoint))), _used(response, estimate)
-
-    def _parts(self, answer: httpx.Response) -> Iterator[bytes]:
-        """The body; all of it may take as long as each part of it, which is all that the client holds it to."""
-        until = time.monotonic() + self._options.timeout_seconds
-        for part in answer.iter_raw():
-            yield part
-            if time.monotonic() > until:
-                raise httpx.ReadTimeout("The answer does not end.")
 
     def _checked(self, vectors: Vectors) -> Vectors:
         dims = vectors.shape[1]
