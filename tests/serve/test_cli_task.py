@@ -120,7 +120,7 @@ class TestAnsweredByTheModel:
             there = replace(harken, settings={**harken.settings, "HARKEN_LLM__URL": other.url})
             told = there("task", "run", "daily", "Sum up.", "--deliver", chat)
         assert told.out == "All is well.\n"
-        assert f"It was not delivered: the conversation {chat} was forgotten meanwhile." in told.err
+        assert f"of daily, not delivered: {chat} was forgotten meanwhile." in told.err
         assert "assistant: All is well." in harken("task", "history", "daily").out
         assert [each["id"] for each in harken("list", "--json").json()["conversations"]] == ["scheduler_daily"]
 

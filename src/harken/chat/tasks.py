@@ -87,8 +87,7 @@ class Runs:
         """Record a run's answers and its end, and a message for another conversation, all in one transaction.
 
         Returns:
-            The answers and the end as they were kept, and the message that was delivered, if any: none goes to a
-            conversation that was forgotten meanwhile.
+            The answers and the end as they were kept, and the message that was delivered, if that is still possible.
         Raises:
             NotFoundError: the task was forgotten meanwhile.
         """

@@ -268,6 +268,8 @@ class Harken(Parts):
         Raises:
             UsageError: the limit, the mode or the threshold is not possible.
         """
+        if threshold is not None and not -1.0 <= threshold <= 1.0:
+            raise UsageError(f"threshold must be from -1 to 1, as a cosine is, not {threshold:g}.")
         options: dict[str, Any] = {"rerank": rerank, "threshold": threshold}
         return self._search(query, scope, limit, mode, directory=directory, conversation=conversation, **options)
 

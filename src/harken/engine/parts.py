@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
 from harken.config.settings import LoadedSettings, Settings, environment, load_settings
 from harken.engine.runtime_settings import RunTimeSettings
-from harken.errors import UsageError
 from harken.journal.journal import DATABASE_NAME, JOURNAL_NAME, Journal, Replayed
 from harken.journal.staging import remove_staged
 from harken.storage.open import open_store
@@ -329,8 +328,6 @@ class Parts:
         threshold: float | None = None,
     ) -> SearchResult:
         """See `Harken.search`."""
-        if threshold is not None and not -1.0 <= threshold <= 1.0:
-            raise UsageError(f"threshold must be from -1 to 1, as a cosine is, not {threshold:g}.")
         held = {} if threshold is None else {"relevance_threshold": threshold}
         with self._searcher.sessions.open(self._seen_from(directory, conversation), **held) as session:
             return self._searcher.search(query, scope, limit, mode, rerank, session)

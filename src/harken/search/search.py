@@ -140,8 +140,7 @@ class Searcher:
             return SearchResult((), notes=("The query has no words.",))
         result = _search(session, query, scope, limit, mode)
         others = _of_others(session, query, scope, limit, mode)
-        is_told = self.has_model or mode != "semantic" or NOTHING_RECORDED in result.notes
-        if not is_told and result.threshold is None:
+        if not (self.has_model or mode != "semantic" or result.threshold or NOTHING_RECORDED in result.notes):
             result = replace(result, notes=(_NO_MODEL,))
         hits = list(result.hits)
         if config.rerank if use_reranker is None else use_reranker:

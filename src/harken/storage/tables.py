@@ -54,8 +54,7 @@ def to_microseconds(moment: datetime) -> int:
     try:
         since = (moment if moment.tzinfo else moment.astimezone()) - _EPOCH
     except AttributeError as error:
-        what = f"not {type(moment).__name__} ({moment})"
-        raise _NoMomentError(f"A moment is a datetime, {what}: give datetime(2026, 5, 8).") from error
+        raise _NoMomentError(f"A moment is a datetime, as datetime(2026, 5, 8), not {moment!r}.") from error
     # Half as long as to divide by a microsecond, and every row has a moment.
     return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
 

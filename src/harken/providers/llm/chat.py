@@ -255,8 +255,6 @@ class VendorChatModel:
                     held = None if text else held
                 if text:
                     yield text
-            if held and (text := _THOUGHTS.sub("", held)):
-                yield text
             whole = stream.get()
             # This alone tells of a connection that is closed in good order before the answer ends.
             ends = whole.finish_reason not in ("stop", None) or (whole.provider_details or {}).get("finish_reason")

@@ -17,7 +17,6 @@ _OUR_HOOK = re.compile(r"(?:\bharken['\"]?|-m harken)\s+hook\s")
 _STRING = r'("(?:[^"\\]|\\.)*")'
 _COMMENT = re.compile(rf"{_STRING}|\A\ufeff|//[^\r\n]*|/\*.*?\*/", re.DOTALL)
 _LAST_COMMA = re.compile(rf"{_STRING}|,(?=\s*[}}\]])", re.DOTALL)
-_MARK = "\ufeff"
 _INDENT = re.compile(r"\n([ \t]+)\"")
 _SPACE = re.compile(r"\s*")
 _decode = json.JSONDecoder(strict=False).raw_decode
@@ -234,14 +233,14 @@ def _indent_at(text: str, position: int) -> str:
 
 def _toml_data(text: str) -> dict[str, Any]:
     try:
-        return tomllib.loads(text.removeprefix(_MARK))
+        return tomllib.loads(text.removeprefix("\ufeff"))
     except tomllib.TOMLDecodeError as error:
         raise SyntaxFault(str(error)) from error
 
 
 def _toml_put(text: str, keys: Keys, value: Any) -> str:
     try:
-        document = tomlkit.parse(text.removeprefix(_MARK))
+        document = tomlkit.parse(text.removeprefix("\ufeff"))
         outer: Any = document
         for key in keys[:-1]:
             outer = outer.setdefault(key, tomlkit.table(is_super_table=True))
@@ -252,7 +251,7 @@ def _toml_put(text: str, keys: Keys, value: Any) -> str:
 
 
 def _toml_drop(text: str, keys: Keys) -> str:
-    document = tomlkit.parse(text.removeprefix(_MARK))
+    document = tomlkit.parse(text.removeprefix("\ufeff"))
     del _at(document, keys[:-1])[keys[-1]]
     left = tomlkit.dumps(document)
     # The line that set our table off from the one before it.

@@ -218,7 +218,6 @@ class TestStreams:
             ("<think> A cat, which", ""),
             ("Models write <think> and </think> so.", "Models write <think> and </think> so."),
             ("<th>On the mat.</th>", "<th>On the mat.</th>"),
-            ("<", "<"),
         ],
     )
     def test_what_a_local_model_thinks_is_no_part_of_its_answer(
