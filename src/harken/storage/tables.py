@@ -59,10 +59,6 @@ def to_microseconds(moment: datetime) -> int:
     return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
 
 
-def _since_1970(moment: datetime | None) -> int | None:
-    return None if moment is None else to_microseconds(moment)
-
-
 def interpret(convert: Callable[[Any], Any], value: Any) -> Any:
     """What a value of a row stands for; one that stands for nothing was damaged from outside."""
     try:
@@ -73,12 +69,8 @@ def interpret(convert: Callable[[Any], Any], value: Any) -> Any:
 
 def from_microseconds(value: int) -> datetime:
     """The moment, timezone-aware in UTC."""
-    moment: datetime = interpret(_since_epoch, value)
+    moment: datetime = interpret(lambda microseconds: _EPOCH + timedelta(microseconds=microseconds), value)
     return moment
-
-
-def _since_epoch(microseconds: int) -> datetime:
-    return _EPOCH + timedelta(microseconds=microseconds)
 
 
 class Instant(TypeDecorator[datetime]):
@@ -89,7 +81,7 @@ class Instant(TypeDecorator[datetime]):
 
     def bind_processor(self, dialect: SQLDialect) -> Callable[[datetime | None], int | None]:
         """To the database; by `process_bind_param` it takes twice as long, and every row has a moment."""
-        return _since_1970
+        return lambda moment: None if moment is None else to_microseconds(moment)
 
     def process_result_value(self, value: int | None, dialect: SQLDialect) -> datetime | None:
         """From the database."""

@@ -43,7 +43,7 @@ def command_of(operation: AnyOperation) -> click.Command:
             if answer:
                 print_recorded(session, answer["lines"])
             elif operation.show:
-                operation.show(session, found)
+                operation.tell(session, found, given)
 
     parameters = [_parameter(each) for each in shown]
     help = operation.help or operation.summary
