@@ -222,8 +222,8 @@ def check_endpoint(url: Any, section: str) -> None:
     if url.scheme not in ("http", "https") or not url.host:
         raise ConfigError(f"{section}.url must begin with http:// or https:// and name a host")
     if url.userinfo or url.query:
-        azure = "of Azure, https://NAME.openai.azure.com/openai/v1 needs no api-version"
-        raise ConfigError(f"{section}.url must hold no key and no '?': put a key into {section}.api_key; {azure}")
+        key = f"put a key into {section}.api_key"
+        raise ConfigError(f"{section}.url must hold no key and no '?': {key}; Azure's /openai/v1 needs no api-version")
 
 
 def check_key(key: str | None, section: str) -> None:

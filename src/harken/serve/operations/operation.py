@@ -277,9 +277,8 @@ class Operation(Generic[Wanted, Found]):
         """Print the answer for people, and below a page that is full how to see what may follow."""
         assert self.show is not None  # noqa: S101 - whoever prints has looked
         self.show(printer, found)
-        listed = len(found) if isinstance(found, Sequence) else -1
-        if listed == given.get("limit") and "next_offset" in getattr(self.answer, "__annotations__", ()):
-            printer.note(f"Listed are {listed} at most; more with a higher --limit.")
+        if isinstance(found, Sequence) and len(found) == given.get("limit") and self.answer is not NoneType:
+            printer.note(f"Listed are {len(found)} at most; more with a higher --limit.")
 
     def awaited(self) -> AbstractContextManager[object]:
         """The background gives way meanwhile, unless it takes long: that would be as if there were none."""
