@@ -247,6 +247,12 @@ class Job(ABC, Generic[Item, Made]):
             raise error
         return not stops
 
+    def _begun(self, items: Sequence[Item], lease_seconds: float) -> set[int]:
+        """Note that it is their turn, for a batch is leased as a whole; rows of those that are still ours."""
+        until = self.now() + timedelta(seconds=lease_seconds)
+        with self.store.writing(of=()) as tx:
+            return jobs.renew(tx, self.name, [getattr(item, self.row) for item in items], self.owner, until)
+
     def _owned(self, tx: Transaction, items: list[Item]) -> set[int]:
         return jobs.owned(tx, self.name, [getattr(item, self.row) for item in items], self.owner)
 

@@ -26,7 +26,7 @@ from harken.providers.summarizer import (
 from harken.providers.summarizers.extractive import ExtractiveSummarizer, choose
 from harken.storage.enrichment import segments, summaries, summary_texts
 from harken.storage.enrichment.consent import NO_MODEL, Consent, SummaryBacklog
-from harken.storage.enrichment.jobs import lease_owners, owned, renew
+from harken.storage.enrichment.jobs import lease_owners, owned
 from harken.storage.enrichment.segments import SEGMENT, SUMMARIZE_SEGMENT, DueSegment, Left
 from harken.storage.enrichment.summaries import EXCHANGE, SUMMARIZE, TOOLS, DueSummary, StoredSummary
 from harken.storage.enrichment.summary_texts import MessageText
@@ -76,8 +76,7 @@ class SummarizeWork(Job[DueSummary, Summary]):
     """Summarizes exchanges or conversations.
 
     Extracts cost nothing, are stored a few at a time, and are made also while the model fails or the day's money is
-    spent. Where none of a model's last answers was of use, it is asked no more for a day; all gets extracts.
-    `wasted` counts such answers.
+    spent. Where a model's last answers were of no use (`wasted`), it is asked no more for a day; all gets extracts.
 
     Args:
         kind: `exchange` or `conversation`.
@@ -144,7 +143,7 @@ class SummarizeWork(Job[DueSummary, Summary]):
     def _make(self, items: list[DueSummary]) -> list[Summary]:
         if self._is_written(items[0]):
             # What another one has taken over, for the lease has ended, is not paid for twice.
-            mine = self._begun(items)
+            mine = self._begun(items, self.config().lease_seconds)
             nothing = Summary("")
             written = [
                 self._summary(item, self.summarizer_for(self.kind, item.uid)) if item.item_id in mine else nothing
@@ -166,12 +165,6 @@ class SummarizeWork(Job[DueSummary, Summary]):
                 short = summary_texts.short_exchanges(tx, {item.item_id: item.conversation_id for item in items})
         extract = ExtractiveSummarizer()
         return [small_step(self._summary, item, extract, short.get(item.item_id)) for item in items]
-
-    def _begun(self, items: Sequence[DueSummary]) -> set[int]:
-        """Note that it is their turn, for a batch is leased as a whole; rows of those that are still ours."""
-        until = self.now() + timedelta(seconds=self.config().lease_seconds)
-        with self.store.writing(of=()) as tx:
-            return renew(tx, self.name, [item.item_id for item in items], self.owner, until)
 
     def _leave(self, items: Sequence[DueSummary]) -> None:
         super()._leave(items)
