@@ -169,12 +169,19 @@ def typescript_types() -> str:
 def typescript_code() -> str:
     """The TypeScript client, as JavaScript that any runtime takes as it is."""
     writes = [name for name, operation in TEAM_OPERATIONS.items() if operation.effect is not Effect.READS]
+    once = [name for name, operation in TEAM_OPERATIONS.items() if operation.is_secret]
     template = (TYPESCRIPT / "client.js.in").read_text(encoding="utf-8")
     verbs = "".join(
         f"  {name}(given = {{}}) {{\n    return this.call({json.dumps(name)}, given);\n  }}\n"
         for name in TEAM_OPERATIONS
     )
-    return f"// {_NOTE}\n{template.replace('/*WRITES*/', json.dumps(writes)).replace('  /*VERBS*/', verbs.rstrip())}"
+    for mark, text in {
+        "/*WRITES*/": json.dumps(writes),
+        "/*ONCE*/": json.dumps(once),
+        "  /*VERBS*/": verbs.rstrip(),
+    }.items():
+        template = template.replace(mark, text)
+    return f"// {_NOTE}\n{template}"
 
 
 def formatted(source: str) -> str:

@@ -1,6 +1,8 @@
 // Written by tools/clients.py: change the operations, then run it again.
 
 const WRITES = new Set(["record", "remember", "forget", "memory_confirm", "memory_review", "rule_confirm", "rule_drop", "rate", "topic_rename", "tag", "conversation_title", "conversation_project", "experience_start", "experience_update", "experience_resolve", "experience_adopt", "value_clusters", "value_add", "index_code", "index_commits", "index_documents", "space_create", "grant", "revoke", "share", "unshare", "key_create", "key_revoke", "key_rotate", "principal_create"]);
+// Each call makes a key anew, also one whose answer was lost.
+const ONCE = new Set(["key_create", "key_rotate"]);
 // Too often, the same is being answered, the store or the server is away: come back.
 const AGAIN = new Set([409, 429, 502, 503, 504]);
 const LEAST_WAIT = 200;
@@ -42,6 +44,7 @@ export class HarkenClient {
     if (WRITES.has(verb)) headers["idempotency-key"] = crypto.randomUUID();
     // A text that was cut inside an emoji ends with half of it, which no server takes.
     const body = JSON.stringify(given, (_name, value) => value?.toWellFormed?.() ?? value);
+    const attempts = ONCE.has(verb) ? 1 : this.attempts;
     for (let attempt = 1; ; attempt++) {
       const wait = Math.min(MOST_WAIT, LEAST_WAIT * 2 ** (attempt - 1)) * (0.5 + Math.random() / 2);
       let response;
@@ -51,11 +54,11 @@ export class HarkenClient {
         if (response.ok) return await response.json();
       } catch (error) {
         // What answers with something else than JSON is no server of Harken, and is not asked again.
-        if (error instanceof SyntaxError || attempt >= this.attempts) throw error;
+        if (error instanceof SyntaxError || attempt >= attempts) throw error;
         await pause(wait);
         continue;
       }
-      if (!AGAIN.has(response.status) || attempt >= this.attempts) throw await refusal(response);
+      if (!AGAIN.has(response.status) || attempt >= attempts) throw await refusal(response);
       const after = Number(response.headers.get("retry-after")) * 1000 || 0;
       // Later than it says, each by another moment: whoever was refused together would come back together.
       await pause(wait + Math.min(MOST_WAIT, after));

@@ -107,12 +107,14 @@ class _Client:
         named = sound_value({name: value for name, value in given.items() if value is not None})
         encoded = httpx.Headers(headers, encoding="utf-8")
         request = self._http.build_request("POST", f"/v1/{operation.name}", json=named, headers=encoded)
-        for attempt in range(1, self._attempts + 1):
+        # A key that is made anew with each call is not made twice for an answer that was lost.
+        attempts = 1 if operation.is_secret else self._attempts
+        for attempt in range(1, attempts + 1):
             wait = min(_MOST_WAIT, _LEAST_WAIT * 2 ** (attempt - 1)) * random.uniform(0.5, 1.0)  # noqa: S311
             response = yield request
             assert response is not None  # noqa: S101 - a request was yielded
             if isinstance(response, httpx.TransportError):
-                if attempt == self._attempts:
+                if attempt == attempts:
                     reason = str(response) or type(response).__name__
                     raise EndpointError(f"{request.url} cannot be reached: {reason}.") from response
                 yield wait
@@ -122,7 +124,7 @@ class _Client:
                     answer: dict[str, Any] = response.json()
                     return answer
                 raise _refusal(response)
-            if response.status_code not in _AGAIN or attempt == self._attempts:
+            if response.status_code not in _AGAIN or attempt == attempts:
                 raise _refusal(response)
             # Later than it says, each by another moment: whoever was refused together would come back together.
             yield wait + _seconds(response.headers.get("retry-after", ""))

@@ -165,6 +165,20 @@ def test_the_digest_tells_what_was_decided_and_what_is_open(harken: Harken, cloc
     assert first["markdown"].count("\n## ") == 2
 
 
+def test_the_digest_says_whose_words_are_not_to_be_trusted(harken: Harken) -> None:
+    words = THEMES["baking"].split()
+    for role in ("user", "assistant"):
+        text = f"We decided to begin with {words[0]}, {words[1]} and {words[2]}. Whether it helps is still open."
+        said = harken.record_message("baking foreign", role, text, trust="untrusted")
+    harken.embed()
+    harken.topics.refresh()
+    lines = [line for each in harken.topics.digest() for line in each.lines]
+    [foreign] = [line for line in lines if line.conversation_uid == said.conversation_uid]
+    assert foreign.decided.endswith(" (untrusted)")
+    assert foreign.open.endswith("still open. (untrusted)")
+    assert len([line for line in lines if "untrusted" in line.decided + line.open]) == 1
+
+
 def test_suggested_tags_are_the_topics_words_and_nobody_sets_them(harken: Harken) -> None:
     topic = harken.topics.refresh()[0]
     uid = topic.members[0].conversation_uid

@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -215,6 +216,27 @@ def test_one_delivery_that_is_refused_does_not_hold_up_the_others(
     clock.go(RETRY_SECONDS[0] + 1)
     assert harken.webhooks.deliver() == 1
     assert listener.ids[3] == listener.ids[0]
+
+
+def test_what_another_worker_has_taken_over_meanwhile_is_sent_once(harken: Harken, clock: Clock) -> None:
+    """Several are leased together, and each may take its time."""
+
+    class Slow(Listener):
+        def answer(self, request: Request) -> Reply:
+            if len(self.requests) == 1:
+                # The others' lease ends while this one is being told.
+                clock.go(200)
+                other.run_once()
+            return super().answer(request)
+
+    with Slow() as listener:
+        for _ in range(3):
+            harken.webhooks.add(url_of(listener), ["recorded"])
+        harken.record_message("kitchen", "user", WORDS)
+        mine, other = (harken.background.deliver_work() for _ in range(2))
+        mine.run_once()
+        # Who was being told at that moment hears it of both, under one id.
+        assert sorted(Counter(listener.ids).values()) == [1, 1, 2]
 
 
 def test_an_endpoint_may_say_for_how_long_and_that_it_is_gone(harken: Harken, listener: Listener, clock: Clock) -> None:

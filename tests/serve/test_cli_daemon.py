@@ -27,7 +27,7 @@ READING: tuple[Sequence[str], ...] = (
     ("search", "tomato", "--since", "2026-06-01", "--until", "2026-06-20", "--project", "bookkeeping"),
     ("status", "--projects"),
     ("context", "When do I plant them?"),
-    ("memory", "list", "--tag", "garden"),
+    ("memory", "list", "--tag", "garden", "--limit", "1"),
     ("memory", "search", "greenhouse"),
     ("list", "--project", "greenhouse"),
     ("list", "--by", "agent"),

@@ -61,6 +61,15 @@ def test_people_see_what_became_of_a_memory(tool: CommandLine) -> None:
     assert tool("memory", "search", "nothing whatsoever").out == "Nothing was found.\n"
 
 
+def test_a_full_page_says_how_to_see_more(tool: CommandLine) -> None:
+    for words in ("We ship weekly", "Tomatoes need sun"):
+        add(tool, words)
+    assert tool("memory", "list").err == ""
+    assert tool("memory", "list", "--limit", "1").err == "Listed are 1 at most; more with a higher --limit.\n"
+    assert len(tool("memory", "list", "--limit", "1", "--json").json()) == 1
+    assert tool("memory", "search", "tomatoes", "--limit", "1").err == ""
+
+
 @pytest.mark.usefixtures("engine_settings")
 def test_two_memories_become_one(tool: CommandLine) -> None:
     ids = [
@@ -76,7 +85,7 @@ def test_two_memories_become_one(tool: CommandLine) -> None:
     ("arguments", "code", "words"),
     [
         (("add", "zebra", "--category", "gossip"), 2, "gossip"),
-        (("add", "zebra", "--importance", "2"), 2, "importance must be from 0 to 1, not 2."),
+        (("add", "zebra", "--importance", "2"), 2, "'--importance': 2.0 is not in the range 0<=x<=1"),
         (("add", " "), 2, "A memory needs words."),
         (("add", "-"), 2, "A memory needs words."),
         (("show", "0190"), 1, "There is no memory 0190. Ids are printed by: harken memory list"),

@@ -96,6 +96,13 @@ def test_a_search_without_a_model_says_that_it_went_by_words_alone(stocked: Comm
     assert outcome.err == "Searched by words alone: nothing is embedded yet. Go on: harken worker run --until-idle\n"
 
 
+def test_a_search_by_meaning_alone_names_the_setting_where_no_model_is_set(stocked: CommandLine) -> None:
+    outcome = stocked("search", "harvest", "--mode", "semantic", settings={"HARKEN_EMBEDDER": "none"})
+    assert outcome.out == "Nothing was found.\n"
+    assert "Set one: harken config set embedder onnx" in outcome.err
+    assert "worker run" not in outcome.err
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
@@ -104,6 +111,8 @@ def test_a_search_without_a_model_says_that_it_went_by_words_alone(stocked: Comm
         (["search", "x", "--conversation", "nowhere"], 1, "There is no conversation nowhere. Ids are printed by"),
         (["search", "x", "--role", "ghost"], 2, "'ghost' is not one of"),
         (["search", "x", "--limit", "0"], 2, "'--limit': 0 is not in the range"),
+        (["search", "x", "--threshold", "2"], 2, "'--threshold': 2.0 is not in the range 0<=x<=1"),
+        (["memory", "add", "x", "--importance", "7"], 2, "'--importance': 7.0 is not in the range 0<=x<=1"),
         (["search"], 2, "Missing argument 'QUERY...'. See: harken search --help"),
     ],
 )

@@ -10,6 +10,7 @@ import pytest
 from command_line import CommandLine
 from harken.testing import ChatServer
 from harken.testing.endpoints import Says, ScriptedCall
+from harken.testing.local_server import Request
 
 
 def test_before_any_run_the_list_says_how_one_is_made(cli: CommandLine) -> None:
@@ -104,6 +105,24 @@ class TestAnsweredByTheModel:
         assert kinds == [("user", "text"), ("assistant", "tool_call"), ("tool", "tool_result"), ("assistant", "text")]
         assert "Monday was calm." not in run["messages"][2]["text"], "recalled words were recorded again"
         assert run["status"] == "completed"
+
+    def test_an_answer_for_a_conversation_that_is_forgotten_meanwhile_is_kept_with_the_task(
+        self, harken: CommandLine, server: ChatServer
+    ) -> None:
+        harken("chat", stdin="Hello?\n", code=1)
+        chat = harken("list", "--json").json()["conversations"][0]["id"]
+
+        def forgets(_request: Request) -> Says:
+            harken("forget", "--conversation", chat, "--yes")
+            return Says("All is well.")
+
+        with ChatServer(otherwise=forgets) as other:
+            there = replace(harken, settings={**harken.settings, "HARKEN_LLM__URL": other.url})
+            told = there("task", "run", "daily", "Sum up.", "--deliver", chat)
+        assert told.out == "All is well.\n"
+        assert f"of daily, not delivered: {chat} was forgotten meanwhile." in told.err
+        assert "assistant: All is well." in harken("task", "history", "daily").out
+        assert [each["id"] for each in harken("list", "--json").json()["conversations"]] == ["scheduler_daily"]
 
     def test_it_can_read_core_memory_and_not_change_it(self, harken: CommandLine, server: ChatServer) -> None:
         server.script(

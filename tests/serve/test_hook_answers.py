@@ -299,6 +299,15 @@ def test_what_nobody_waited_for_is_told_the_next_time(hooks: Hooks) -> None:
     assert told(hooks, "slow", ASKED) == ""
 
 
+def test_two_hooks_of_one_prompt_quote_it_once(hooks: Hooks) -> None:
+    """As of a plugin and an installation beside it, which Claude Code runs at once."""
+    hooks.harken.memories.add("The billing service keeps its invoices in the PostgreSQL database.", category="fact")
+    hooks.harken.embed()
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(lambda _: told(hooks, "one", ASKED), range(4)))
+    assert [bool(answer) for answer in answers].count(True) == 1
+
+
 def test_hooks_that_come_at_once_are_all_answered_and_each_time_is_noted_once(hooks: Hooks) -> None:
     hooks.harken.memories.add("The billing service keeps its invoices in the PostgreSQL database.", category="fact")
     hooks.harken.embed()

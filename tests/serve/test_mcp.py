@@ -18,6 +18,8 @@ from coding_agent import PATIENCE_SECONDS, end
 from command_line import CommandLine
 from harken.engine import Harken
 from harken.serve.daemon.paths import DaemonPaths
+from harken.serve.mcp.daemon_client import DaemonClient
+from harken.serve.mcp.server import make_server
 from harken.serve.operations.registry import OPERATIONS
 from harken.testing import EmbeddingServer
 from harken.text import tokens
@@ -213,6 +215,60 @@ def test_a_search_over_mcp_sees_other_projects_as_recall_does(cli: CommandLine, 
     finally:
         end(DaemonPaths(str(cli.home)))
     assert len(cli.search("crane quay")) == 2
+
+
+def test_without_a_daemon_it_follows_what_another_process_sets(tmp_path: Path) -> None:
+    def opened() -> Harken:
+        return Harken(tmp_path / "home", env={}, settings={"embedder": "none"})
+
+    with opened() as other:
+        for name in ("here", "there"):
+            (tmp_path / name / ".git").mkdir(parents=True)
+            other.record_message(name, "user", f"The crane of {name} is at the quay.", directory=tmp_path / name)
+        client = DaemonClient(None, {}, tmp_path / "here", opened)
+
+        def found() -> int:
+            answer = anyio.run(client.answer, OPERATIONS["search"], {"query": "crane quay"}, None, lambda *_: None)
+            return len(answer["hits"])
+
+        try:
+            assert found() == 2
+            other.run_time.set("rag.scope", "project")
+            assert found() == 1
+        finally:
+            client.close()
+
+
+@pytest.mark.parametrize("alone", [True, False], ids=["alone", "by the daemon"])
+def test_indexing_that_is_cancelled_ends(cli: CommandLine, tmp_path: Path, alone: bool) -> None:
+    project, count = tmp_path / "project", 1000
+    project.mkdir()
+    for number in range(count):
+        (project / f"code_{number}.py").write_text(f"def answer_{number}() -> int: ...\n")
+    mine = DaemonClient(None, {}, project, lambda: Harken(cli.home, env={}, settings={"embedder": "none"}))
+    tools = make_server(mine.answer, lambda _context: list(OPERATIONS.values()))
+
+    async def talk() -> tuple[int, int]:
+        async with Client(tools) if alone else over_stdio(cli, project, "auto") as client:
+            with anyio.CancelScope() as scope:
+
+                async def hear(_done: float, _all: float | None, _message: str | None) -> None:
+                    scope.cancel()
+
+                await client.call_tool("index_code", {}, progress_callback=hear)
+            assert scope.cancelled_caught
+            # What is under way is whole.
+            await anyio.sleep(1)
+            before = cli.status()["entries"]
+            await anyio.sleep(1)
+            return before, cli.status()["entries"]
+
+    try:
+        before, after = anyio.run(talk)
+    finally:
+        mine.close()
+        end(DaemonPaths(str(cli.home)))
+    assert 0 < before == after < count
 
 
 def test_no_model_reads_over_mcp_what_nobody_sees(cli: CommandLine, tmp_path: Path) -> None:

@@ -155,6 +155,35 @@ def test_what_was_done_and_not_heard_is_not_done_again(address: str, served: Ser
         assert [each["text"] for each in harken.show(said["conversation_id"])["messages"]] == ["Said once."]
 
 
+def test_a_key_is_not_made_a_second_time_for_an_answer_that_was_lost() -> None:
+    asked: list[str] = []
+
+    def lost(request: httpx.Request) -> httpx.Response:
+        asked.append(request.url.path)
+        raise httpx.ReadError("lost", request=request)
+
+    with HarkenClient("http://team.example.org", "hk_", transport=httpx.MockTransport(lost)) as harken:
+        for call in (harken.key_create, lambda: harken.key_rotate(id="hk_1")):
+            with pytest.raises(EndpointError, match="cannot be reached: lost"):
+                call()
+    assert asked == ["/v1/key_create", "/v1/key_rotate"]
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="no node: THE TYPESCRIPT CLIENT IS NOT TRIED")
+def test_nor_by_the_typescript_client(tmp_path: Path) -> None:
+    script = tmp_path / "once.mjs"
+    script.write_text(f"""
+import {{ HarkenClient }} from {json.dumps((TYPESCRIPT / "harken.js").as_uri())};
+const asked = [];
+const lost = async (url) => {{ asked.push(url); throw new TypeError("lost"); }};
+const harken = new HarkenClient({{ url: "http://team", key: "hk_", fetch: lost }});
+await harken.key_create().catch(() => {{}});
+console.log(JSON.stringify(asked));
+""")
+    ran = subprocess.run(["node", str(script)], capture_output=True, text=True, timeout=120, check=True)
+    assert json.loads(ran.stdout) == ["http://team/v1/key_create"]
+
+
 def test_those_who_were_refused_together_come_back_at_different_moments(monkeypatch: pytest.MonkeyPatch) -> None:
     waits: list[float] = []
     monkeypatch.setattr("harken.client.time.sleep", waits.append)

@@ -87,9 +87,9 @@ class Runs:
         """Record a run's answers and its end, and a message for another conversation, all in one transaction.
 
         Returns:
-            The answers and the end as they were kept, and the message that was delivered.
+            The answers and the end as they were kept, and the message that was delivered, if that is still possible.
         Raises:
-            NotFoundError: the task, or the conversation to deliver to, was forgotten meanwhile.
+            NotFoundError: the task was forgotten meanwhile.
         """
         recorder, uid = self.recorder, run.conversation_uid
         trusts = {Role.TOOL: Trust.TOOL}
@@ -118,7 +118,7 @@ class Runs:
     def _delivered(self, tx: Transaction, uid: str, message: NewMessage) -> Thread:
         thread = read_thread(tx, uid)
         if thread.title is None:
-            raise NotFoundError(f"There is no conversation {uid}. Find one: harken search QUERY")
+            return thread
         waits = thread.exchange is not None and thread.status is ExchangeStatus.IN_PROGRESS
         if not waits:
             # Nobody asked for it there, so it answers nothing that was asked before.
@@ -148,7 +148,7 @@ TASK = "task"
 
 @dataclass(frozen=True, slots=True)
 class TaskRun:
-    """A run that has ended; `delivered` is the message that another conversation got, None for a silent run."""
+    """A run that has ended; `delivered` is what another conversation got, None where there is none, or no more."""
 
     task: str
     run: Run

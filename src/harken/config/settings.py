@@ -172,7 +172,7 @@ def _settings_file(home: Path, env: Mapping[str, str]) -> Path | None:
         if not path.is_file():
             raise ConfigError(f"HARKEN_CONFIG names {path}, which is not a file.")
         return path
-    found = [home / name for name in _FILES if (home / name).is_file()]
+    found = [home / name for name in _FILES if (home / name).exists()]
     if len(found) > 1:
         # Whichever was read, somebody would wonder why what the other one sets does nothing.
         names = " and ".join(map(str, found))

@@ -294,6 +294,7 @@ class Chats:
         tokens: int = 0,
         took: Sequence[tuple[str, float]] = (),
         event: str | None = None,
+        once: bool = False,
     ) -> bool:
         """Note that a conversation is told these, unless nobody waits for it any more; whether somebody did.
 
@@ -304,10 +305,11 @@ class Chats:
             tokens: of all that it is told.
             took: agents whose hooks were answered before, each with the milliseconds it took.
             event: its agent's, at which it is told.
+            once: not where all of it was told meanwhile, as by a second hook of the same event.
         """
         with self._store.writing(of=INJECTIONS) as tx:
             # Asked now: the store may have been busy for longer than a hook waits.
-            if unless():
+            if unless() or (once and given_to(tx, conversation_uid) >= reasons.keys()):
                 return False
             note_given(tx, conversation_uid, reasons, self._now(), event)
             note_recall(tx, conversation_uid, tokens, self._now(), took)

@@ -266,8 +266,10 @@ class Harken(Parts):
         A threshold stands in place of the one in force: the similarity that what shares no word with the query needs.
 
         Raises:
-            UsageError: the limit or the mode is not possible.
+            UsageError: the limit, the mode or the threshold is not possible.
         """
+        if threshold is not None and not -1.0 <= threshold <= 1.0:
+            raise UsageError(f"threshold must be from -1 to 1, as a cosine is, not {threshold:g}.")
         options: dict[str, Any] = {"rerank": rerank, "threshold": threshold}
         return self._search(query, scope, limit, mode, directory=directory, conversation=conversation, **options)
 

@@ -166,9 +166,8 @@ class Backfill:
                         )
             finally:
                 work.give_back()
-            wasted = sum(map(bool, work.outage.useless))
             self.blocked_reason = work.blocked_reason or self.blocked_reason
-            made[kind], self.useless = work.stored - wasted, self.useless + wasted
+            made[kind], self.useless = work.stored - work.wasted, self.useless + work.wasted
         return made
 
     def _spent(self) -> Decimal:

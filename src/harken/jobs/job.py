@@ -48,7 +48,7 @@ class Outage:
 
     Where it is waited out, as by a worker in the background, the endpoint is asked again within
     `WAITED_OUT_SECONDS[-1]`, and no item is given up for failures of an endpoint that answers nobody. `useless` has of
-    each answer of the model why it was of no use, empty where it was; `of` the settings that name it.
+    the model's last answers why each was of no use, empty where it was; `of` the settings that name it.
     """
 
     is_waited_out: bool = False
@@ -246,6 +246,12 @@ class Job(ABC, Generic[Item, Made]):
             self.give_back()
             raise error
         return not stops
+
+    def _begun(self, items: Sequence[Item], lease_seconds: float) -> set[int]:
+        """Note that it is their turn, for a batch is leased as a whole; rows of those that are still ours."""
+        until = self.now() + timedelta(seconds=lease_seconds)
+        with self.store.writing(of=()) as tx:
+            return jobs.renew(tx, self.name, [getattr(item, self.row) for item in items], self.owner, until)
 
     def _owned(self, tx: Transaction, items: list[Item]) -> set[int]:
         return jobs.owned(tx, self.name, [getattr(item, self.row) for item in items], self.owner)

@@ -26,7 +26,7 @@ from harken.providers.summarizer import (
 from harken.providers.summarizers.extractive import ExtractiveSummarizer, choose
 from harken.storage.enrichment import segments, summaries, summary_texts
 from harken.storage.enrichment.consent import NO_MODEL, Consent, SummaryBacklog
-from harken.storage.enrichment.jobs import lease_owners, owned, renew
+from harken.storage.enrichment.jobs import lease_owners, owned
 from harken.storage.enrichment.segments import SEGMENT, SUMMARIZE_SEGMENT, DueSegment, Left
 from harken.storage.enrichment.summaries import EXCHANGE, SUMMARIZE, TOOLS, DueSummary, StoredSummary
 from harken.storage.enrichment.summary_texts import MessageText
@@ -76,7 +76,7 @@ class SummarizeWork(Job[DueSummary, Summary]):
     """Summarizes exchanges or conversations.
 
     Extracts cost nothing, are stored a few at a time, and are made also while the model fails or the day's money is
-    spent. Where none of a model's last answers was of use, so that extracts are stored, it is asked no more for a day.
+    spent. Where a model's last answers were of no use (`wasted`), it is asked no more for a day; all gets extracts.
 
     Args:
         kind: `exchange` or `conversation`.
@@ -96,6 +96,7 @@ class SummarizeWork(Job[DueSummary, Summary]):
     wake_next: Callable[[], None] | None = None
     backlog: SummaryBacklog | None = None
     asked: list[int] = field(default_factory=list)
+    wasted: int = field(default=0, init=False)
     _wanted: Consent | SummaryBacklog = field(default=NO_MODEL, init=False)
 
     row = "item_id"
@@ -118,7 +119,10 @@ class SummarizeWork(Job[DueSummary, Summary]):
                 rows, self.asked = self.asked[: config.batch_size], self.asked[config.batch_size :]
                 yield rows
             return
-        self._wanted = consent = replace(self.consent(), is_paused=self.is_paused)
+        consent = self.consent()
+        # Answers of no use are not waited for: the next day brings no better ones.
+        since = None if self.is_paused and type(self.blocked_by) is ProviderError else consent.since
+        self._wanted = consent = replace(consent, since=since, is_paused=self.is_paused)
         for _ in range(_TRIES):
             with self.store.reading() as tx:
                 has_dead = any(map(is_dead, lease_owners(tx, self.name)))
@@ -139,7 +143,7 @@ class SummarizeWork(Job[DueSummary, Summary]):
     def _make(self, items: list[DueSummary]) -> list[Summary]:
         if self._is_written(items[0]):
             # What another one has taken over, for the lease has ended, is not paid for twice.
-            mine = self._begun(items)
+            mine = self._begun(items, self.config().lease_seconds)
             nothing = Summary("")
             written = [
                 self._summary(item, self.summarizer_for(self.kind, item.uid)) if item.item_id in mine else nothing
@@ -147,8 +151,10 @@ class SummarizeWork(Job[DueSummary, Summary]):
             ]
             if mine:
                 self._answered()
-            self.outage.useless += [each.fallback for each in written]
-            if len(last := self.outage.useless[-_USELESS_AT_MOST:]) == _USELESS_AT_MOST and all(last):
+            reasons = [each.fallback for each in written]
+            self.wasted += sum(map(bool, reasons))
+            self.outage.useless = last = [*self.outage.useless, *reasons][-_USELESS_AT_MOST:]
+            if len(last) == _USELESS_AT_MOST and all(last):
                 self.blocked_by = ProviderError(f"None of its answers was of use ({last[0]}): name another model")
                 self.outage.begin(self.now(), self.now() + timedelta(days=1))
             return written
@@ -159,12 +165,6 @@ class SummarizeWork(Job[DueSummary, Summary]):
                 short = summary_texts.short_exchanges(tx, {item.item_id: item.conversation_id for item in items})
         extract = ExtractiveSummarizer()
         return [small_step(self._summary, item, extract, short.get(item.item_id)) for item in items]
-
-    def _begun(self, items: Sequence[DueSummary]) -> set[int]:
-        """Note that it is their turn, for a batch is leased as a whole; rows of those that are still ours."""
-        until = self.now() + timedelta(seconds=self.config().lease_seconds)
-        with self.store.writing(of=()) as tx:
-            return renew(tx, self.name, [item.item_id for item in items], self.owner, until)
 
     def _leave(self, items: Sequence[DueSummary]) -> None:
         super()._leave(items)

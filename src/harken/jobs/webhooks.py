@@ -83,7 +83,8 @@ class DeliverWork(Job[Outgoing, list[DeliveryAttempt]]):
         return [[each] for each in claimed]
 
     def _make(self, items: list[Outgoing]) -> Sequence[list[DeliveryAttempt]]:
-        return [self._sent(item) for item in items]
+        mine = self._begun(items, _LEASE_SECONDS)
+        return [self._sent(item) if item.webhook_id in mine else [] for item in items]
 
     def _sent(self, item: Outgoing) -> list[DeliveryAttempt]:
         """Send deliveries in order, until the endpoint takes none or others have waited for long enough."""

@@ -217,12 +217,13 @@ def check_endpoint(url: Any, section: str) -> None:
     """Hold the parsed URL of a section of the settings to what a call can be sent to.
 
     Raises:
-        ConfigError: it has another scheme, no host, or a key in it.
+        ConfigError: it has another scheme, no host, or a key or a query in it.
     """
     if url.scheme not in ("http", "https") or not url.host:
         raise ConfigError(f"{section}.url must begin with http:// or https:// and name a host")
     if url.userinfo or url.query:
-        raise ConfigError(f"{section}.url must hold no key: put it into {section}.api_key")
+        key = f"put a key into {section}.api_key"
+        raise ConfigError(f"{section}.url must hold no key and no '?': {key}; Azure's /openai/v1 needs no api-version")
 
 
 def check_key(key: str | None, section: str) -> None:

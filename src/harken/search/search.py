@@ -35,6 +35,7 @@ from harken.storage.ports import MESSAGE_SOURCE, RowScope, Transaction
 from harken.text import tokens
 from harken.text.words import content_terms
 
+_NO_MODEL = "No embedding model is set, and nothing is found by meaning. Set one: harken config set embedder onnx"
 KEPT = frozenset(KEPT_FOLDERS)
 # Of the words of a question which the query has as well; of those of the query that a statement has.
 _SAME_SHARE, _ABOUT_SHARE = 2 / 3, 0.5
@@ -139,6 +140,8 @@ class Searcher:
             return SearchResult((), notes=("The query has no words.",))
         result = _search(session, query, scope, limit, mode)
         others = _of_others(session, query, scope, limit, mode)
+        if not (self.has_model or mode != "semantic" or result.threshold or NOTHING_RECORDED in result.notes):
+            result = replace(result, notes=(_NO_MODEL,))
         hits = list(result.hits)
         if config.rerank if use_reranker is None else use_reranker:
             with session.view.reading() as tx:

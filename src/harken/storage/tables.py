@@ -33,9 +33,10 @@ from sqlalchemy import (
     and_,
 )
 from sqlalchemy.engine import Dialect as SQLDialect
+from sqlalchemy.exc import DontWrapMixin
 from sqlalchemy.types import TypeDecorator, TypeEngine, UserDefinedType
 
-from harken.errors import StoreCorruptError
+from harken.errors import StoreCorruptError, UsageError
 
 metadata = MetaData()
 REPAIR = "Repair it: harken doctor --fix"
@@ -44,15 +45,18 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _BILLION = Decimal(1_000_000_000)
 
 
+class _NoMomentError(UsageError, DontWrapMixin):
+    """Raised as it is, also where the values of a statement are made."""
+
+
 def to_microseconds(moment: datetime) -> int:
     """Microseconds since 1970 UTC; exact, unlike `timestamp()`. Without a zone it is local time, as Python has it."""
-    since = (moment if moment.tzinfo else moment.astimezone()) - _EPOCH
+    try:
+        since = (moment if moment.tzinfo else moment.astimezone()) - _EPOCH
+    except AttributeError as error:
+        raise _NoMomentError(f"A moment is a datetime, as datetime(2026, 5, 8), not {moment!r}.") from error
     # Half as long as to divide by a microsecond, and every row has a moment.
     return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
-
-
-def _since_1970(moment: datetime | None) -> int | None:
-    return None if moment is None else to_microseconds(moment)
 
 
 def interpret(convert: Callable[[Any], Any], value: Any) -> Any:
@@ -65,12 +69,8 @@ def interpret(convert: Callable[[Any], Any], value: Any) -> Any:
 
 def from_microseconds(value: int) -> datetime:
     """The moment, timezone-aware in UTC."""
-    moment: datetime = interpret(_since_epoch, value)
+    moment: datetime = interpret(lambda microseconds: _EPOCH + timedelta(microseconds=microseconds), value)
     return moment
-
-
-def _since_epoch(microseconds: int) -> datetime:
-    return _EPOCH + timedelta(microseconds=microseconds)
 
 
 class Instant(TypeDecorator[datetime]):
@@ -81,7 +81,7 @@ class Instant(TypeDecorator[datetime]):
 
     def bind_processor(self, dialect: SQLDialect) -> Callable[[datetime | None], int | None]:
         """To the database; by `process_bind_param` it takes twice as long, and every row has a moment."""
-        return _since_1970
+        return lambda moment: None if moment is None else to_microseconds(moment)
 
     def process_result_value(self, value: int | None, dialect: SQLDialect) -> datetime | None:
         """From the database."""

@@ -25,8 +25,8 @@ _COUNTED = re.compile(
     "|(?:назад|fa|atrás|[前后後])$"
 )
 _DOTTED = re.compile(r"\d\d?\.\d\d?\.")
-# In Chinese one of the days of last week, where others mean the latest that is over.
-_OF_LAST_WEEK = re.compile("上个?(?:周|星期|礼拜)[一-龥]$")
+# In Chinese one of the days of last week, or of next, where others mean the latest that is over, or the first to come.
+_OF_ANOTHER_WEEK = re.compile("[上下]个?(?:周|星期|礼拜)[一-龥]$")
 
 
 def parse_since(text: str, now: datetime, prefer: str = "past") -> datetime:
@@ -100,8 +100,8 @@ def _spoken_span(text: str, now: datetime, prefer: str) -> tuple[datetime, datet
     if found.period == "time":
         return found.date_obj.astimezone(UTC), found.date_obj.astimezone(UTC)
     begin = found.date_obj.replace(hour=0, minute=0, second=0, microsecond=0, tzinfo=None)
-    if _OF_LAST_WEEK.match(text) and begin.isocalendar()[:2] == now.astimezone().isocalendar()[:2]:
-        begin -= timedelta(days=7)
+    if _OF_ANOTHER_WEEK.match(text) and begin.isocalendar()[:2] == now.astimezone().isocalendar()[:2]:
+        begin += timedelta(days=7 if text[0] == "下" else -7)
     days = 1
     if found.period == "week" and _WEEK.search(text.lower()):
         begin, days = begin - timedelta(days=begin.weekday()), 7

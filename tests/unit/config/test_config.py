@@ -91,6 +91,11 @@ class TestLayers:
         (home / "harken.yaml").write_text("# nothing yet\n")
         assert load(home).settings == load_settings(home, {}).settings
 
+    def test_a_folder_in_place_of_the_file_is_named(self, home: Path) -> None:
+        (home / "harken.toml").mkdir()
+        with pytest.raises(ConfigError, match=r"harken.toml cannot be read: .*Is a directory"):
+            load(home)
+
     def test_of_two_files_none_is_read_in_silence(self, home: Path) -> None:
         (home / "harken.toml").write_text('embedder = "none"\n')
         (home / "harken.yaml").write_text("search:\n  limit: 7\n")

@@ -6,7 +6,7 @@ import multiprocessing
 import threading
 import warnings
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import date, datetime
 from functools import partial
 from multiprocessing.synchronize import Event
 from pathlib import Path
@@ -204,6 +204,24 @@ class TestRecording:
             harken.record_message("run-41", "user", f"said by {channel}", channel=channel)
         with pytest.raises(NotFoundError, match="Several conversations begin with run-41"):
             harken.maintenance.plan_forget(conversations=["run-41"])
+
+    @pytest.mark.parametrize("moment", ["2026-05-08", date(2026, 5, 8)])
+    def test_a_moment_that_is_none_is_refused_with_what_to_give(self, harken: Harken, moment: Any) -> None:
+        harken.record_message("chat", "user", "The crane is at the quay.")
+        for ask in (
+            lambda: harken.search("crane", scope=SearchScope(since=moment)),
+            lambda: harken.search("crane", scope=SearchScope(until=moment)),
+            lambda: harken.experiences.list(since=moment),
+            lambda: harken.archive.days(moment),
+            lambda: harken.commits.search("crane", since=moment),
+        ):
+            with pytest.raises(UsageError, match=r"A moment is a datetime, as datetime\(2026, 5, 8\), not"):
+                ask()
+
+    @pytest.mark.parametrize("threshold", [2, -1.5, float("nan")])
+    def test_a_threshold_that_no_cosine_reaches_is_refused(self, harken: Harken, threshold: float) -> None:
+        with pytest.raises(UsageError, match="threshold must be from -1 to 1"):
+            harken.search("crane", threshold=threshold)
 
     def test_it_survives_the_process(self, harken: Harken, home: Path) -> None:
         message = harken.record_message("talk", "user", "a zebra", metadata={"mood": ["good"]})

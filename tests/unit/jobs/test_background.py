@@ -179,16 +179,24 @@ def test_a_model_of_whose_answers_none_is_of_use_is_asked_no_more_that_day(
             pass
         assert len(server.requests) == 8
         assert "None of its answers was of use (cut off): name another model" in report(harken, EXCHANGE).blocked_reason
+        # What is said meanwhile gets what talk without a model gets, for which the model can be asked later.
+        talk(harken, "meanwhile")
+        assert work.run_once() == 1
+        found = report(harken, EXCHANGE)
+        assert (len(server.requests), found.done, found.waiting, found.older) == (8, 13, 0, 13)
+        assert "name another model" in found.blocked_reason
         # Nor does whoever waits until all is done wait for it.
         harken.background.switch(CONVERSATION, False)
-        server.script(*[Says("", finish="length")] * 4)
         harken.background.summarize()
-        server.script(*[Says(WRITTEN)] * 4)
+        server.script(*[Says(WRITTEN)] * 16)
         clock.go_on(days=1)
         talk(harken, "later")
         while work.run_once():
             pass
         assert not work.blocked_reason
+        backfill = harken.background.backfill
+        assert backfill.run(backfill.backlog(), None)[EXCHANGE] == 13
+        assert {model for _, model in texts(harken, EXCHANGE)} == {"openai:any"}
 
 
 def test_a_switch_holds_in_the_next_process_as_well(tmp_path: Path, clock: Clock) -> None:

@@ -132,6 +132,12 @@ def test_an_endpoint_that_does_not_answer_in_time_is_given_up(server: EmbeddingS
         _open(server.url, timeout_seconds=0.2).embed_query("hello")
 
 
+def test_an_answer_that_comes_drop_by_drop_is_given_up(server: EmbeddingServer) -> None:
+    server.script(Reply(pieces=(b" ",) * 100, piece_delay_seconds=0.1))
+    with pytest.raises(EndpointError, match=r"did not answer within 0\.3 s"):
+        _open(server.url, timeout_seconds=0.3).embed_query("hello")
+
+
 def test_an_endpoint_that_hangs_up_is_an_error(server: EmbeddingServer) -> None:
     server.script(Reply(hang_up=True))
     with pytest.raises(EndpointError, match="cannot be reached"):
@@ -195,6 +201,7 @@ def test_vectors_of_another_length_than_before_are_an_error(server: EmbeddingSer
         ({"url": "http://"}, "name a host"),
         ({"url": "http://[::1"}, "no URL"),
         ({"url": "http://me:secret@localhost/v1"}, "must hold no key"),
+        ({"url": "https://a.openai.azure.com/openai?api-version=2024-10-21"}, "/openai/v1 needs no api-version"),
         ({"api_key": "line\nbreak"}, "characters that no header can carry"),
         ({"api_key": "ключ"}, "characters that no header can carry"),
     ],

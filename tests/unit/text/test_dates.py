@@ -92,6 +92,11 @@ class TestSpans:
             ("这周", utc(2026, 7, 13), utc(2026, 7, 20)),
             ("上周一", utc(2026, 7, 6), utc(2026, 7, 7)),
             ("上周五", utc(2026, 7, 10), utc(2026, 7, 11)),
+            ("a few days ago", utc(2026, 7, 12), utc(2026, 7, 13)),
+            ("a couple of weeks ago", utc(2026, 7, 1), utc(2026, 7, 2)),
+            ("last few days", utc(2026, 7, 12), utc(2026, 7, 13)),
+            ("vor ein paar Tagen", utc(2026, 7, 12), utc(2026, 7, 13)),
+            ("几天前", utc(2026, 7, 12), utc(2026, 7, 13)),
         ],
     )
     def test_what_is_named_begins_and_ends_here(self, text: str, since: datetime, until: datetime) -> None:
@@ -109,6 +114,8 @@ class TestSpans:
             ("nächste Woche", utc(2026, 7, 20)),
             ("nächsten Freitag", utc(2026, 7, 17)),
             ("2个月后", utc(2026, 9, 15)),
+            ("下周五", utc(2026, 7, 24)),
+            ("下周一", utc(2026, 7, 20)),
         ],
     )
     def test_what_is_counted_from_today_is_a_day(self, text: str, since: datetime) -> None:

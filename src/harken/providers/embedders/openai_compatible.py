@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 import weakref
 from collections.abc import Sequence
 from typing import Any
@@ -96,7 +97,14 @@ class OpenAICompatibleEmbedder(PrefixingEmbedder):
         if self._options.dims is not None:
             body["dimensions"] = self._options.dims
         try:
-            response = self._client.post(self._endpoint, json=body)
+            with self._client.stream("POST", self._endpoint, json=body) as sent:
+                # Its limit holds for each read alone.
+                until, content = time.monotonic() + self._options.timeout_seconds, b""
+                for part in sent.iter_raw():
+                    content += part
+                    if time.monotonic() > until:
+                        raise httpx.ReadTimeout("The answer does not end.")
+            response = httpx.Response(sent.status_code, headers=sent.headers, content=content)
         except httpx.TimeoutException as error:
             late = f"did not answer within {self._options.timeout_seconds:g} s ({type(error).__name__})"
             raise EndpointTimeoutError(f"{self._endpoint} {late}", may_cost=True) from error

@@ -64,6 +64,8 @@ _LEFT_OUT = "(What was said before is left out.)"
 _UNANSWERED = "(No answer was given.)"
 # Gemini, xAI and Perplexity count what there is so far with each piece; nobody is asked to, which OpenAI would refuse.
 _WHOLE_COUNTS = {"openai_continuous_usage_stats": True, "extra_body": {"stream_options": {"include_usage": True}}}
+# Thoughts that a local model writes into its answer, as DeepSeek's and Qwen's do.
+_THOUGHTS = re.compile(r"\A\s*<think>.*?(?:</think>\s*|\Z)", re.DOTALL)
 _NO_ANSWER = "answers with something that is no chat completion"
 
 
@@ -238,6 +240,7 @@ class VendorChatModel:
 
     async def _pieces(self, request: Mapping[str, Any]) -> AsyncIterator[str | parts.ModelResponse]:
         async with model_request_stream(self._model, **request) as stream:
+            held: str | None = ""
             async for event in stream:
                 if isinstance(event, parts.PartStartEvent) and isinstance(event.part, parts.TextPart):
                     text = event.part.content
@@ -245,6 +248,11 @@ class VendorChatModel:
                     text = event.delta.content_delta
                 else:
                     continue
+                if held is not None:
+                    held += text
+                    text = "" if "<think>".startswith(held.lstrip()[:7]) else held
+                    text = _THOUGHTS.sub("", held) if "</think>" in held else text
+                    held = None if text else held
                 if text:
                     yield text
             whole = stream.get()
@@ -260,7 +268,7 @@ class VendorChatModel:
         beside = counted.output_reasoning_tokens if counted.output_reasoning_tokens > counted.output_tokens else 0
         usage = TokenUsage(counted.input_tokens, counted.output_tokens + beside, counted.cache_read_tokens)
         return ChatAnswer(
-            text=valid_utf8(response.text or ""),
+            text=_THOUGHTS.sub("", valid_utf8(response.text or "")),
             tool_calls=calls,
             # Calls, where the answer has any, whatever the endpoint says.
             finish=Finish.TOOL_CALLS if calls else _FINISHES.get(response.finish_reason, Finish.OTHER),

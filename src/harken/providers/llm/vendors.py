@@ -55,6 +55,8 @@ def _openai(options: ChatOptions, connections: httpx2.AsyncClient) -> Model:
     profile = OpenAIModelProfile(
         openai_chat_supports_max_completion_tokens=bool(_THINKS.match(options.model)),
         openai_chat_supports_multiple_system_messages=False,
+        # In no answer: the library knows thoughts in a stream only where each tag comes as a piece of its own.
+        thinking_tags=("\0", "\0"),
     )
     provider = OpenAICompatibleProvider("openai-compatible", openai_client=client, profile=profile)
     return OpenAIChatModel(options.model, provider=provider)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING
 from importlib import import_module
 from pathlib import Path
@@ -47,7 +47,7 @@ def command_of(operation: AnyOperation) -> click.Command:
             if answer:
                 print_recorded(session, answer["lines"])
             elif operation.show:
-                operation.show(session, found)
+                operation.tell(session, found, given)
 
     parameters = [_parameter(each) for each in shown]
     parameters += [click.Option(["--yes"], is_flag=True, help="Do not ask.")] if operation.asks else []
@@ -93,8 +93,9 @@ def _type(argument: ArgumentField) -> click.ParamType[Any]:
     if argument.about.choices and not argument.spelling.separator:
         return click.Choice(argument.about.choices, case_sensitive=False)
     least, most = argument.spelling.limits or (argument.about.least, argument.about.most)
-    if argument.kind is int and (least, most) != (None, None):
-        return click.IntRange(None if least is None else int(least), None if most is None else int(most))
+    ranges: dict[type, Callable[..., click.ParamType[Any]]] = {int: click.IntRange, float: click.FloatRange}
+    if argument.kind in ranges and (least, most) != (None, None):
+        return ranges[argument.kind](least, most)
     return click.types.convert_type(argument.kind)
 
 

@@ -223,7 +223,8 @@ def run(
     facts = {"task": done.task, **_run_view(done.run), "delivered": delivered, "cut": cut}
     if show_context:
         facts["context"] = [shown.as_dict() for shown in context]
-    line = f"Recorded run {done.run.uid} of {done.task}{f', delivered as {delivered}' if delivered else ''}."
+    gone = f", not delivered: {deliver} was forgotten meanwhile" if deliver and not done.run.error else ""
+    line = f"Recorded run {done.run.uid} of {done.task}{f', delivered as {delivered}' if delivered else gone}."
     failure = done.run.error if given is None else None
     if given is not None or as_json:
         session.tell(as_json, facts, line)

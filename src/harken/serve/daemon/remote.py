@@ -106,7 +106,7 @@ def answer_command(harken: Harken, request: Mapping[str, Any], env: Mapping[str,
     if request["as_json"] or operation.show is None:
         return {"view": operation.shell_view(found)}
     printer = RecordingPrinter()
-    operation.show(printer, found)
+    operation.tell(printer, found, given)
     return {"lines": printer.lines}
 
 

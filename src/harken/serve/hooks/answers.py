@@ -135,7 +135,7 @@ class Hooks:
             told = answer.conversation_uid, answer.given, is_gone, tokens.estimate(answer.text)
             # Of the answers before this one, for which nobody has written: that would be a transaction of its own.
             before = self._taken()
-            if not self.harken.chats.note_given(*told, before, name):
+            if not self.harken.chats.note_given(*told, before, name, payload.get("source") != "compact"):
                 self.took.extend(before)
                 return b""
         called = payload.get("hook_event_name")

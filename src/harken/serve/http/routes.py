@@ -149,8 +149,11 @@ async def _lines(harken: Harken, operation: AnyOperation, given: object, caller:
     """Yield progress, and at the end the answer or what went wrong, as one JSON object in each line."""
     loop = asyncio.get_running_loop()
     queue: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
+    gone = threading.Event()
 
     def progress(done: int, total: int) -> None:
+        if gone.is_set():
+            raise HarkenError("Nobody waits for it any more.")
         loop.call_soon_threadsafe(queue.put_nowait, {"progress": [done, total]})
 
     async def work() -> None:
@@ -163,8 +166,11 @@ async def _lines(harken: Harken, operation: AnyOperation, given: object, caller:
         queue.put_nowait(None)
 
     working = asyncio.create_task(work())
-    while (line := await queue.get()) is not None:
-        yield json.dumps(line).encode() + b"\n"
+    try:
+        while (line := await queue.get()) is not None:
+            yield json.dumps(line).encode() + b"\n"
+    finally:
+        gone.set()
     await working
 
 

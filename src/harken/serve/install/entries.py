@@ -233,14 +233,14 @@ def _indent_at(text: str, position: int) -> str:
 
 def _toml_data(text: str) -> dict[str, Any]:
     try:
-        return tomllib.loads(text)
+        return tomllib.loads(text.removeprefix("\ufeff"))
     except tomllib.TOMLDecodeError as error:
         raise SyntaxFault(str(error)) from error
 
 
 def _toml_put(text: str, keys: Keys, value: Any) -> str:
     try:
-        document = tomlkit.parse(text)
+        document = tomlkit.parse(text.removeprefix("\ufeff"))
         outer: Any = document
         for key in keys[:-1]:
             outer = outer.setdefault(key, tomlkit.table(is_super_table=True))
@@ -251,7 +251,7 @@ def _toml_put(text: str, keys: Keys, value: Any) -> str:
 
 
 def _toml_drop(text: str, keys: Keys) -> str:
-    document = tomlkit.parse(text)
+    document = tomlkit.parse(text.removeprefix("\ufeff"))
     del _at(document, keys[:-1])[keys[-1]]
     left = tomlkit.dumps(document)
     # The line that set our table off from the one before it.

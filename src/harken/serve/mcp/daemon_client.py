@@ -134,6 +134,7 @@ class DaemonClient:
         with self._opening:
             if self._opened is None:
                 self._opened = self._own.enter_context(self.engine())
+        self._opened.run_time.refresh()
         return operation.call(self._opened, given, Caller(self.directory, is_limited=True, progress=progress))
 
 

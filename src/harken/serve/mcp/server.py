@@ -134,11 +134,12 @@ def _failed(message: str) -> CallToolResult:
 
 
 def _progress(context: Any) -> Callable[[int, int], None]:
-    """Return what tells the client from a worker thread, now and then, and always of the end."""
+    """Return what tells the client from a worker thread, now and then, and of the end; it ends what is cancelled."""
     last = 0.0
 
     def tell(done: int, total: int) -> None:
         nonlocal last
+        anyio.from_thread.check_cancelled()
         now = time.monotonic()
         if done >= total or now - last >= _PROGRESS_SECONDS:
             last = now

@@ -288,6 +288,13 @@ class Operation(Generic[Wanted, Found]):
         with self.awaited():
             return dict(self.view(self.run(harken, wanted, caller), wanted))
 
+    def tell(self, printer: Printer, found: Found, given: Mapping[str, Any]) -> None:
+        """Print the answer for people, and below a page that is full how to see what may follow."""
+        assert self.show is not None  # noqa: S101 - whoever prints has looked
+        self.show(printer, found)
+        if isinstance(found, Sequence) and len(found) == given.get("limit") and self.answer is not NoneType:
+            printer.note(f"Listed are {len(found)} at most; more with a higher --limit.")
+
     def awaited(self) -> AbstractContextManager[object]:
         """The background gives way meanwhile, unless it takes long: that would be as if there were none."""
         return nullcontext() if self.is_long else FOREGROUND

@@ -239,7 +239,9 @@ class Topics:
             for uid in (uid for uid in mine if uid in told):
                 outcome = told[uid]
                 decided = decision_in(outcome.last, topic.words) or shown(outcome.summary)
-                lines.append(DigestLine(uid, at[uid], outcome.title, decided, open_in(outcome.last[-2:])))
+                mark = f" ({outcome.trust.label})" if outcome.trust.is_untrusted else ""
+                said = [each and each + mark for each in (decided, open_in(outcome.last[-2:]))]
+                lines.append(DigestLine(uid, at[uid], outcome.title, *said))
             found.append(DigestTopic(topic, tuple(lines)))
         return found
 

@@ -304,10 +304,11 @@ def _kept_waiting(tx: Transaction, kind: str, now: datetime, rest_seconds: float
 
 
 def _backlog(tx: Transaction, kind: str, now: datetime, rest_seconds: float, backlog: SummaryBacklog) -> Select[Any]:
-    """Items that no model has summarized, nor will unasked; those that have nothing to tell are none of them."""
+    """Items that no model has summarized, nor will unasked, older or with an extract; none without anything to tell."""
     is_new = _is_new(tx, kind, backlog.said_since)
     by_none = or_(summaries.c.id.is_(None), and_(summaries.c.model == EXTRACTIVE, summaries.c.text != ""))
-    found = _items(tx, kind, is_new, backlog.sizes).where(_rests(now, rest_seconds), by_none, ~is_new)
+    unasked = or_(~is_new, summaries.c.covers >= _ENDED[kind])
+    found = _items(tx, kind, is_new, backlog.sizes).where(_rests(now, rest_seconds), by_none, unasked)
     if backlog.project_id is not None:
         found = found.where(conversations.c.project_id == backlog.project_id)
     return found if backlog.since is None else found.where(_begun(kind) >= backlog.since)

@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import Select, func, select
 
-from harken.model.conversations import TASK_CHANNEL, MessageType, Role
+from harken.model.conversations import TASK_CHANNEL, MessageType, Role, Trust, least_trusted
 from harken.storage.enrichment.summaries import CONVERSATION
 from harken.storage.overview import read_titles
 from harken.storage.ports import StoredSpace, Transaction, rows_by, rows_in
@@ -74,11 +74,12 @@ def _first_turns(tx: Transaction, wanted: Any, *conditions: Any) -> Select[Any]:
 
 @dataclass(frozen=True, slots=True)
 class TalkOutcome:
-    """What a conversation came to: its summary, where one was made, and its last words."""
+    """What a conversation came to: its summary, where one was made, and its last words with their least trust."""
 
     title: str
     summary: str
     last: tuple[str, ...]
+    trust: Trust
 
 
 def outcomes(tx: Transaction, uids: Sequence[str]) -> dict[str, TalkOutcome]:
@@ -89,16 +90,21 @@ def outcomes(tx: Transaction, uids: Sequence[str]) -> dict[str, TalkOutcome]:
     order = (messages.c.position.desc(), messages.c.id.desc())
     number = func.row_number().over(partition_by=messages.c.conversation_id, order_by=order).label("number")
     said = (
-        tx.select(conversations.c.uid, messages.c.text, number, of=messages)
+        tx.select(conversations.c.uid, messages.c.text, messages.c.trust, number, of=messages)
         .select_from(joined(messages, conversations))
         .where(messages.c.type == MessageType.TEXT.value, messages.c.role == Role.ASSISTANT.value)
         .where(tx.dialect.one_of(conversations.c.uid, list(uids)))
         .subquery()
     )
     last: dict[str, list[str]] = {}
+    trusts: dict[str, set[Trust]] = {}
     for row in tx.connection.execute(select(said).where(said.c.number <= _LAST_TEXTS).order_by(said.c.number.desc())):
         last.setdefault(row.uid, []).append(row.text)
-    return {uid: TalkOutcome(title, told.get(uid, ""), tuple(last.get(uid, ()))) for uid, title in titles.items()}
+        trusts.setdefault(row.uid, set()).add(Trust(row.trust))
+    return {
+        uid: TalkOutcome(title, told.get(uid, ""), tuple(last.get(uid, ())), least_trusted(trusts.get(uid, ())))
+        for uid, title in titles.items()
+    }
 
 
 def talks_between(

@@ -209,6 +209,27 @@ class TestStreams:
         assert isinstance(last, ChatAnswer)
         assert (last.text, last.usage, last.price_usd) == ("On the mat.", TokenUsage(10, 4), Decimal("0.0000105"))
 
+    @pytest.mark.parametrize(
+        ("said", "answered"),
+        [
+            ("<think>\nA cat,\nthen.</think>\n\nOn the mat.", "On the mat."),
+            ("<think> A cat, then.\n</think> On the mat.", "On the mat."),
+            ("<think> A cat, </think>On the mat.", "On the mat."),
+            ("<think> A cat, which", ""),
+            ("Models write <think> and </think> so.", "Models write <think> and </think> so."),
+            ("<th>On the mat.</th>", "<th>On the mat.</th>"),
+        ],
+    )
+    def test_what_a_local_model_thinks_is_no_part_of_its_answer(
+        self, server: ChatServer, open_at: Opening, said: str, answered: str
+    ) -> None:
+        """However its server cuts it into pieces, or sends it whole."""
+        server.script(Says(said), Says(said))
+        model = open_at(server.url)
+        *pieces, last = model.stream(ASKED)
+        assert isinstance(last, ChatAnswer)
+        assert ("".join(map(str, pieces)), last.text, model.complete(ASKED).text) == (answered,) * 3
+
     def test_pieces_come_one_by_one(self, server: ChatServer, open_at: Opening) -> None:
         # The rest never comes.
         server.script(Says("a b c d e", hangs_after=3))
@@ -418,6 +439,7 @@ class TestOpening:
             ({"url": None, "vendor": "anthropic"}, "ANTHROPIC_API_KEY"),
             ({"url": "localhost:11434/v1"}, "must begin with http"),
             ({"url": "http://me:secret@localhost/v1"}, "must hold no key"),
+            ({"url": "https://a.openai.azure.com/openai?api-version=2024-10-21"}, "/openai/v1 needs no api-version"),
             ({"api_key": "ключ"}, "characters that no header can carry"),
         ],
     )

@@ -109,6 +109,17 @@ def test_nothing_is_left_where_nothing_was(person: Person, agent: str) -> None:
     assert tree(person.home / "installed") == {}
 
 
+def test_a_byte_order_mark_before_codexs_settings_is_no_mistake_and_comes_back(settled: Person) -> None:
+    """As Notepad and PowerShell write it."""
+    path = settled.folder / ".codex/config.toml"
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    before = tree(settled.folder)
+    settled.install("codex")
+    assert "harken" in tomllib.loads(path.read_text("utf-8-sig"))["mcp_servers"]
+    settled.uninstall("codex")
+    assert tree(settled.folder) == before
+
+
 @pytest.mark.parametrize("agent", AGENTS)
 def test_settings_are_as_they_were_to_the_byte_and_installing_again_changes_nothing(
     settled: Person, agent: str
