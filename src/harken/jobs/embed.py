@@ -10,7 +10,7 @@ from harken.errors import HarkenError
 from harken.jobs.job import Job
 from harken.log import Log
 from harken.model.conversations import spoken
-from harken.providers.embedder import Embedder, Resting, Vectors
+from harken.providers.embedder import Embedder, Resting, Vectors, unit_rows
 from harken.providers.priority import give_way
 from harken.storage.enrichment.jobs import (
     Claimed,
@@ -283,7 +283,7 @@ def _embedded(embedder: Embedder, items: Sequence[Claimed]) -> list[Vectors]:
     """The items' vectors, in order; what agents say again and again is embedded once."""
     texts = [_read(item) for item in items]
     found = dict.fromkeys(texts)
-    vectors = dict(zip(found, embedder.embed_passages(list(found)), strict=True))
+    vectors = dict(zip(found, unit_rows(embedder.embed_passages(list(found))), strict=True))
     return [vectors[text] for text in texts]
 
 

@@ -17,12 +17,12 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
-from harken.errors import ModelFileError, ProviderError
+from harken.errors import HarkenError, ModelFileError, ProviderError
 from harken.providers.options import EmbedderOptions
 
 if TYPE_CHECKING:
     import numpy as np
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
 
 # Numpy is imported with the first vector: whoever only asks which model there is pays nothing for it.
 Vectors: TypeAlias = "NDArray[np.float32]"
@@ -151,9 +151,13 @@ class QueryVectors:
         if is_new:
             vector: Vectors
             try:
-                vector = self._embedder.embed_query(text)
+                vector = unit_rows([self._embedder.embed_query(text)])[0]
                 vector.flags.writeable = False
                 found.set_result(vector)
+            except Exception as error:
+                # A model of one's own may raise anything.
+                name = type(error).__name__
+                raise error if isinstance(error, HarkenError) else ProviderError(f"its model raised {name}") from error
             finally:
                 # Those who wait fail as well, and the next one tries again.
                 if not found.done():
@@ -187,14 +191,15 @@ class Reranker(Protocol):
         """A relevance per text, `(len(texts),)`, 0 to 1 after the model's sigmoid, in order."""
 
 
-def unit_rows(matrix: NDArray[np.float32]) -> Vectors:
+def unit_rows(rows: ArrayLike) -> Vectors:
     """The rows scaled to length one: `(n, dims)` float32.
 
     Raises:
-        ValueError: a row is zero or not finite, so it points nowhere.
+        ValueError: a row is zero or not finite, so it points nowhere; or they are no rows of numbers.
     """
     import numpy as np
 
+    matrix = np.asarray(rows, dtype=np.float32)
     lengths = np.linalg.norm(matrix, axis=1, keepdims=True)
     if not np.all(np.isfinite(lengths)) or np.any(lengths == 0):
         raise ValueError("a vector is zero or not finite")

@@ -5,7 +5,7 @@ import json
 import multiprocessing
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import date, datetime
 from functools import partial
 from multiprocessing.synchronize import Event
@@ -121,6 +121,34 @@ class TestRecording:
         """Everything was recorded and searched by words, and the worker failed in silence for ever."""
         with pytest.raises(UsageError, match="To name one: settings="):
             Harken(home, embedder="none", env={})  # type: ignore[arg-type]
+
+    def test_vectors_of_any_length_are_compared_by_their_angle(self, home: Path) -> None:
+        class Long(HashingEmbedder):
+            def embed_passages(self, texts: Sequence[str]) -> Any:
+                return [[5.0 * each for each in row] for row in super().embed_passages(texts).tolist()]
+
+        with Harken(home, embedder=Long(), env={}) as harken:
+            harken.record_message(
+                "talk", "user", "The ferry leaves at nine in the morning from the quay behind the old harbour."
+            )
+            harken.embed()
+            found = harken.search("When does the ferry leave from the quay?")
+            assert found.hits
+            assert all(0.2 < (hit.similarity or 0.0) <= 1.0001 for hit in found.hits)
+
+    def test_a_model_of_ones_own_may_raise_anything(self, home: Path) -> None:
+        class Broken(HashingEmbedder):
+            def embed_query(self, text: str) -> Any:
+                raise KeyError(text)
+
+        with Harken(home, embedder=Broken(), env={}) as harken:
+            harken.record_message(
+                "talk", "user", "The ferry leaves at nine in the morning from the quay at the harbour."
+            )
+            harken.embed()
+            found = harken.search("When does the ferry leave?")
+            assert found.hits
+            assert found.notes == ("Searched by words alone: its model raised KeyError",)
 
     def test_an_empty_name_of_a_message_is_none(self, harken: Harken) -> None:
         """What was said again, as "yes" is, was taken for the message that is there."""
