@@ -244,9 +244,11 @@ def _split(paragraph: str) -> list[str]:
 
 
 def _ends(paragraph: str, start: int, end: int, behind: int) -> bool:
-    """Whether a mark ends a sentence: not behind an abbreviation or an initial, nor before a small letter."""
+    """Whether a mark ends a sentence: not behind an abbreviation or an initial, before a small letter, or in code."""
     following = paragraph[behind]
     if following.islower() and not re.match(f"[{UNSPACED}]", following):
+        return False
+    if paragraph.count("`", start, end) % 2 and "`" in paragraph[end:]:
         return False
     return not _ABBREVIATED.search(paragraph[start:end])
 
