@@ -18,7 +18,7 @@ from harken.storage.conversations import messages_of_exchange
 from harken.storage.entries import load_entries
 from harken.storage.ports import MESSAGE_SOURCE, NearestIndex, RowScope, Transaction
 from harken.storage.records.marks import objections
-from harken.text.decisions import decision_in
+from harken.text.decisions import decision_in, outcome
 from harken.text.traits import ASKS
 from harken.text.words import MONTHS, WORD
 
@@ -133,7 +133,7 @@ class AskedBefore:
     Attributes:
         at: when it was asked, once for each conversation, oldest first.
         exchange_uid: in which it was asked last; likewise `conversation_uid`.
-        decided: a sentence; empty where nothing was answered.
+        decided: a sentence that decides, else one that answers; empty where nothing was answered.
         trust: of that sentence.
         project: the key of the last one's project; empty where it belongs to none.
         other_project: its name, where it is another one than the one at hand.
@@ -150,11 +150,11 @@ class AskedBefore:
     said_by: str = ""
 
     def sentence(self, now: datetime) -> str:
-        """`Asked before: 9 August, 2 September (3rd time). Then decided: …`."""
+        """`Asked before: 9 August, 2 September (3rd time). Then decided: …`; `answered` where nothing was decided."""
         days = dict.fromkeys(_day(moment, now) for moment in self.at)
         told = f"Asked before: {', '.join(days)} ({_ordinal(len(self.at) + 1)} time)."
         by = f" with {self.said_by}" if self.said_by else ""
-        return f"{told} Then decided{by}: {self.decided}" if self.decided else told
+        return f"{told} Then {outcome(self.decided)}{by}: {self.decided}" if self.decided else told
 
     def view(self) -> dict[str, Any]:
         """The earlier questions as JSON."""

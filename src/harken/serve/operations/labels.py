@@ -28,6 +28,7 @@ from harken.serve.operations.operation import (
     view_of,
 )
 from harken.text.dates import since_of
+from harken.text.decisions import outcome
 from harken.text.shown import counted, one_line, short_key
 
 if TYPE_CHECKING:
@@ -168,7 +169,7 @@ def _markdown(found: Sequence[DigestTopic]) -> str:
             lines.append(
                 f"- {day} **{one_line(line.title, _TITLE_CHARS) or 'untitled'}** `{line.conversation_uid[:8]}`"
             )
-            lines += [f"  - decided: {line.decided}"] if line.decided else []
+            lines += [f"  - {outcome(line.decided)}: {line.decided}"] if line.decided else []
             lines += [f"  - open: {line.open}"] if line.open else []
         lines.append("")
     if not found:

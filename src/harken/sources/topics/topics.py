@@ -79,7 +79,7 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class DigestLine:
-    """What a conversation of a topic came to; sentences, empty where nothing says so."""
+    """What a conversation of a topic came to: a sentence that decides, else one that answers; and one that is open."""
 
     conversation_uid: str
     at: datetime
