@@ -18,7 +18,7 @@ from harken.storage.ports import Store
 from harken.storage.records.rows import TOPIC, each_kept
 from harken.storage.records.talks import TopicTalk, list_talks, outcomes, talk_vectors, talks_between
 from harken.storage.vectors import answering_space
-from harken.text.decisions import decision_in, open_in, shown
+from harken.text.decisions import MOST_CHARS, decision_in, open_in
 from harken.text.shown import one_line
 from harken.text.words import content_terms
 
@@ -233,15 +233,13 @@ class Topics:
                 wanted += [(topic, last)] if len(mine) >= _LEAST else []
             wanted = wanted[offset : None if limit is None else offset + limit]
             told = outcomes(tx, [uid for _, mine in wanted for uid in mine])
-        found = []
-        for topic, mine in wanted:
-            lines = []
-            for uid in (uid for uid in mine if uid in told):
-                outcome = told[uid]
-                decided = decision_in(outcome.last, topic.words) or shown(outcome.summary)
-                lines.append(DigestLine(uid, at[uid], outcome.title, decided, open_in(outcome.last[-2:])))
-            found.append(DigestTopic(topic, tuple(lines)))
-        return found
+
+        def line(uid: str, words: Sequence[str]) -> DigestLine:
+            one = told[uid]
+            decided = decision_in(one.last, words) or one_line(one.summary, MOST_CHARS)
+            return DigestLine(uid, at[uid], one.title, decided, open_in(one.last[-2:]))
+
+        return [DigestTopic(one, tuple(line(uid, one.words) for uid in mine if uid in told)) for one, mine in wanted]
 
     def _found(
         self, before: Sequence[Topic]
