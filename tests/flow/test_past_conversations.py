@@ -159,6 +159,19 @@ def test_no_sentence_comes_twice(harken: Harken, clock: Clock) -> None:
     assert [item.content.count(answer) for item in items] == [1]
 
 
+def test_who_has_a_name_is_called_by_it(harken: Harken, clock: Clock) -> None:
+    harken.record_message("ledger", "user", "Where is the zanzibar ledger kept?", author="John")
+    harken.record_message("ledger", "assistant", "The zanzibar ledger lies in the red safe.", author="Maria")
+    clock.go_on(days=1)
+    harken.background.summarize()
+    harken.embed()
+    (layer,) = system(harken, "the safe of the zanzibar ledger?")
+    assert "\nJohn: Where is the zanzibar ledger kept?\nMaria: The zanzibar ledger lies in the red safe.\n" in layer
+    assert layer.count("The zanzibar ledger lies in the red safe.") == 1
+    [exchange] = harken.chats.past("the safe of the zanzibar ledger?").conversations[0].exchanges
+    assert exchange.view()["authors"] == ["John", "Maria"]
+
+
 def test_what_the_exchanges_do_not_tell_stands_in_the_summary(harken: Harken, clock: Clock) -> None:
     harken.run_time.set("rag.exchange_limit_per_conversation", "1")
     harken.run_time.set("rag.share_places", "false")

@@ -302,8 +302,9 @@ def recall_quotes(found: PastRecall, now: datetime) -> list[Quote]:
 
 def untold(found: PastConversation, query: str) -> str:
     """A conversation's summary on one line, less the sentences that are quoted from its exchanges, or begun there."""
-    shown = [text for exchange in found.exchanges for _, text in speakers(exchange, query)]
-    told, begun = normal(" ".join(shown)), tuple(normal(text.rsplit(" ", 1)[0]) for text in shown if text[-1:] == "…")
+    shown = [each for exchange in found.exchanges for each in speakers(exchange, query)]
+    told = normal(" ".join(map(": ".join, shown)))
+    begun = tuple(normal(text.rsplit(" ", 1)[0]) for _, text in shown if text[-1:] == "…")
     sentences = split_sentences(summary := one_line(found.summary))
     left = [each for each in sentences if (said := normal(each)) not in told and not said.startswith(begun)]
     return summary if len(left) == len(sentences) else " ".join(left)
@@ -313,8 +314,7 @@ def _conversation_quote(found: PastConversation, summary: str) -> Quote:
     similarity = "" if found.similarity is None else f"similarity {found.similarity:.2f}, "
     count = "1 exchange" if found.exchange_count == 1 else f"{found.exchange_count} exchanges"
     lines = [f'Conversation "{one_line(found.title) or "untitled"}" ({similarity}{count})']
-    if summary:
-        lines.append(f"Summary: {summary}")
+    lines += [f"Summary: {summary}"] if summary else []
     text, project = "\n".join(lines), found.other_project
     why = likeness("its best exchange or its summary", found.similarity)
     facts = found.uid, "", found.at, found.trust.value
@@ -339,8 +339,9 @@ def likeness(what: str, similarity: float | None, threshold: float | None = None
 def speakers(exchange: PastExchange, query: str) -> list[tuple[str, str]]:
     """The speakers of an exchange and their words, cut to where they have most of a query's."""
     terms = distinctive_terms(parse_query(query).terms)
-    person = legible(one_line(exchange.said_by)) if exchange.said_by else "User"
-    agent = f"Assistant of {person}" if exchange.said_by else "Assistant"
+    asked, answered = (legible(one_line(name)) for name in exchange.authors)
+    person = legible(one_line(exchange.said_by)) if exchange.said_by else asked or "User"
+    agent = f"Assistant of {person}" if exchange.said_by else answered or "Assistant"
     user = f"{person} ({MARK})" if exchange.said_before else person
     said = (user, exchange.user), (agent, exchange.assistant)
     return [(name, excerpt(text, terms, _SHOWN_CHARS)) for name, text in said if text]

@@ -86,7 +86,8 @@ def is_same_question(one: str, other: str, similarity: float | None = None) -> b
     first, second = question_of(one), question_of(other)
     if first.kinds != second.kinds and first.kinds and second.kinds:
         return False
-    if not _agree(first.names, second.names):
+    few, many = sorted((first.names, second.names), key=len)
+    if few and share_held(few, many) < 1.0:
         return False
     if similarity is not None and similarity < _WITH_WORDS:
         return False
@@ -99,12 +100,6 @@ def is_same_question(one: str, other: str, similarity: float | None = None) -> b
     if similarity is not None:
         return True
     return len(first.names) == len(second.names) and share_held(longer, shorter) >= _SHARE_OF_LONGER
-
-
-def _agree(one: Collection[str], other: Collection[str]) -> bool:
-    """Whether names and numbers of two questions are the same, as far as both have any."""
-    shorter, longer = (one, other) if len(one) <= len(other) else (other, one)
-    return not shorter or share_held(shorter, longer) == 1.0
 
 
 def objected(

@@ -296,8 +296,9 @@ def _telling_words(groups: Sequence[Sequence[str]]) -> list[list[str]]:
 
     Source: Grootendorst 2022 (c-TF-IDF).
     """
+    said = ([term for text in texts for term in set(content_terms(text))] for texts in groups)
     counts = [
-        Counter(term for text in texts for term in set(content_terms(text)) if _is_word(term)) for texts in groups
+        Counter(term for term in each if len(term) > 2 and not term.isdecimal() and "_" not in term) for each in said
     ]
     everywhere = Counter[str]()
     for count in counts:
@@ -308,10 +309,6 @@ def _telling_words(groups: Sequence[Sequence[str]]) -> list[list[str]]:
         weight = {term: number * log(1.0 + average / everywhere[term]) for term, number in count.items() if number > 1}
         found.append(sorted(weight, key=lambda term: (-weight[term], term))[:_KEPT_WORDS])
     return found
-
-
-def _is_word(term: str) -> bool:
-    return len(term) > 2 and not term.isdecimal() and "_" not in term
 
 
 def _followed(before: Sequence[Topic], found: Sequence[frozenset[str]]) -> list[Topic | None]:
