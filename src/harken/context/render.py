@@ -294,9 +294,8 @@ def recall_quotes(found: PastRecall, now: datetime) -> list[Quote]:
         facts = asked.exchange_uid, "", asked.at[-1], asked.trust.value
         quotes.append(Quote(asked.sentence(now), ASKED, *facts, project=asked.other_project))
     for each in found.conversations:
-        quotes.append(_conversation_quote(each, untold(each, found.query)))
-        told = [_exchange_quote(exchange, each.other_project, found.query) for exchange in each.exchanges]
-        quotes += [replace(quote, origin=each.origin) for quote in told]
+        quotes.append(_conversation_quote(each, found.query))
+        quotes += [_exchange_quote(exchange, each, found.query) for exchange in each.exchanges]
     return quotes
 
 
@@ -310,22 +309,21 @@ def untold(found: PastConversation, query: str) -> str:
     return summary if len(left) == len(sentences) else " ".join(left)
 
 
-def _conversation_quote(found: PastConversation, summary: str) -> Quote:
+def _conversation_quote(found: PastConversation, query: str) -> Quote:
     similarity = "" if found.similarity is None else f"similarity {found.similarity:.2f}, "
     count = "1 exchange" if found.exchange_count == 1 else f"{found.exchange_count} exchanges"
     lines = [f'Conversation "{one_line(found.title) or "untitled"}" ({similarity}{count})']
-    lines += [f"Summary: {summary}"] if summary else []
-    text, project = "\n".join(lines), found.other_project
+    lines += [f"Summary: {summary}"] if (summary := untold(found, query)) else []
     why = likeness("its best exchange or its summary", found.similarity)
-    facts = found.uid, "", found.at, found.trust.value
-    return Quote(text, "conversation", *facts, project=project, why=why, origin=found.origin)
+    facts = found.uid, "", found.at, found.trust.value, (), found.other_project, why, found.origin
+    return Quote("\n".join(lines), "conversation", *facts)
 
 
-def _exchange_quote(found: PastExchange, project: str, query: str) -> Quote:
+def _exchange_quote(found: PastExchange, of: PastConversation, query: str) -> Quote:
     lines = ["Exchange" if found.similarity is None else f"Exchange (similarity {found.similarity:.2f})"]
     lines.extend(f"{name}: {text}" for name, text in speakers(found, query))
     text, why = "\n".join(lines), likeness("what was asked or answered", found.similarity)
-    return Quote(text, "exchange", found.uid, "", found.at, found.trust.value, project=project, why=why)
+    return Quote(text, "exchange", found.uid, "", found.at, found.trust.value, (), of.other_project, why, of.origin)
 
 
 def likeness(what: str, similarity: float | None, threshold: float | None = None) -> str:

@@ -320,7 +320,7 @@ class PastExchange:
     trust: Trust = Trust.AGENT
     said_before: bool = False
     said_by: str = ""
-    authors: tuple[str, str] = ("", "")
+    authors: tuple[str, ...] = ("", "")
 
     def view(self) -> dict[str, Any]:
         """The exchange as JSON."""

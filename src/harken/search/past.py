@@ -493,6 +493,6 @@ def _shown_exchange(
     user, assistant = (message.text if message else "" for message in chosen)
     shown = [message for message in chosen if message]
     uids, trust = tuple(message.uid for message in shown), least_trusted([Trust.AGENT, *(m.trust for m in shown)])
-    asked, answered = (message.author or "" if message else "" for message in chosen)
+    authors = tuple(message.author or "" if message else "" for message in chosen)
     told = head.uid, head.started_at, similarity, score, user, assistant, uids, trust
-    return PastExchange(*told, authors=(asked, answered))
+    return PastExchange(*told, authors=authors)

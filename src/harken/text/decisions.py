@@ -10,7 +10,7 @@ from harken.text.words import content_terms, phrases, split_sentences
 
 MOST_CHARS = 240
 _LEAST_SHARED = 2
-_ENDED = re.compile(r"[.!…。！][\"'”’»)*`]*$")
+_ENDED = re.compile(r"[^\W\d].*[.!…。！][\"'”’»)*`]*$")
 
 
 def decision_in(texts: Sequence[str], about: Iterable[str] = ()) -> str:
@@ -24,8 +24,7 @@ def decision_in(texts: Sequence[str], about: Iterable[str] = ()) -> str:
         best = max(enumerate(deciding), key=lambda one: (len(wanted & set(content_terms(one[1]))), one[0]))[1]
         return one_line(best, MOST_CHARS)
     # What an agent is about to do answers nothing, nor does a heading, or a number of a list.
-    full = [each for each in telling if len(content_terms(each)) >= _LEAST_SHARED]
-    telling = [each for each in full if _ENDED.search(each) and not announces(each)] or telling
+    telling = [each for each in telling if _ENDED.search(each) and not announces(each)] or telling
     sharing = [(len(wanted & set(content_terms(each))), -at, each) for at, each in enumerate(telling)]
     count, _, best = max(sharing, default=(0, 0, ""))
     return one_line(best if count >= _LEAST_SHARED else telling[0] if telling else "", MOST_CHARS)
@@ -44,6 +43,5 @@ def outcome(sentence: str) -> str:
 
 def open_in(texts: Sequence[str]) -> str:
     """Return the last sentence of texts that says that something is still open; empty without any."""
-    is_open = phrases("decisions", "open")
-    sentences = [sentence for text in texts for sentence in split_sentences(text)]
-    return one_line(next((each for each in reversed(sentences) if is_open.search(each)), ""), MOST_CHARS)
+    said = [each for text in texts for each in split_sentences(text) if phrases("decisions", "open").search(each)]
+    return one_line(said[-1] if said else "", MOST_CHARS)

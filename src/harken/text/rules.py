@@ -76,9 +76,7 @@ _NAME = re.compile(
 # Where a long sentence goes on to something else.
 _GOES_ON = re.compile(r",? (?:so )?(?:how|can you|could you|would you|will you|what|which|considering|given|do you)\b")
 # A question behind a rule is no part of it.
-_ASKED_BEHIND = re.compile(
-    r",? (?:(?:so|but|and) )?(?:(?:can|could|would|will|do) (?:you|i)|(?:how|what) (?:can|do|could|should|would) i)\b"
-)
+_ASKED_BEHIND = re.compile(r",? (?:(?:so|but|and) )?(?:(?:how|what) )?(?:can|could|should|would|will|do) (?:you|i)\b")
 # "If you like", at the end, is a courtesy.
 _CONDITION = re.compile(
     r"\b(?!(?:if (?:you(?:'d)? (?:like|want|wish|prefer)|possible)|wenn (?:du magst|du willst|möglich)|если хо\w+)\W*$)"

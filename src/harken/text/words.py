@@ -248,9 +248,8 @@ def _ends(paragraph: str, start: int, end: int, behind: int) -> bool:
     following = paragraph[behind]
     if following.islower() and not re.match(f"[{UNSPACED}]", following):
         return False
-    if paragraph.count("`", start, end) % 2 and "`" in paragraph[end:]:
-        return False
-    return not _ABBREVIATED.search(paragraph[start:end])
+    is_in_code = paragraph.count("`", start, end) % 2 and "`" in paragraph[end:]
+    return not is_in_code and not _ABBREVIATED.search(paragraph[start:end])
 
 
 _PART_OF_NAME = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_a-zA-Z]+")

@@ -164,11 +164,10 @@ class Topics:
             else:
                 name = name if old.named_by == BY_WORDS else old.name
                 drafts.append(replace(old, name=name, words=tuple(told), members=members))
-        rest = next((topic for topic in before if not topic.name), None)
         beside = tuple(MapPlace(talks[row].uid, *places[row]) for row in loose)
-        if rest is None:
-            rest = Topic(self.recorder.new_uid(), "", (), BY_WORDS, (), now, now)
-        drafts.append(replace(rest, members=beside))
+        drafts += [replace(topic, members=beside) for topic in before if not topic.name][:1] or [
+            Topic(self.recorder.new_uid(), "", (), BY_WORDS, beside, now, now)
+        ]
         gone = [topic.uid for topic in before if topic.uid not in {each.uid for each in drafts}]
         if gone:
             self.recorder.forget(TOPIC, gone)
