@@ -222,12 +222,8 @@ def _conversation_item(found: PastConversation, relevance: float, query: str) ->
         "exchange_count": found.exchange_count,
         "exchange_ids": [exchange.uid for exchange in found.exchanges],
     }
-    return marked(
-        ContextItem("conversation", "\n".join(lines), round(relevance, 4), metadata),
-        _trust(found),
-        found.other_project,
-        found.origin,
-    )
+    item = ContextItem("conversation", "\n".join(lines), round(relevance, 4), metadata)
+    return marked(item, _trust(found), found.other_project, found.origin)
 
 
 def _trust(found: PastConversation) -> Trust:

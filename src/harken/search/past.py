@@ -494,5 +494,4 @@ def _shown_exchange(
     shown = [message for message in chosen if message]
     uids, trust = tuple(message.uid for message in shown), least_trusted([Trust.AGENT, *(m.trust for m in shown)])
     authors = tuple(message.author or "" if message else "" for message in chosen)
-    told = head.uid, head.started_at, similarity, score, user, assistant, uids, trust
-    return PastExchange(*told, authors=authors)
+    return PastExchange(head.uid, head.started_at, similarity, score, user, assistant, uids, trust, authors=authors)

@@ -16,6 +16,7 @@ from harken.text.kinds import TALK, leaning
 from harken.text.shown import one_line
 from harken.text.words import (
     STOP_WORDS,
+    UNSAID,
     UNSAID_OPENING,
     UNSPACED,
     UNSPACED_RUN,
@@ -199,8 +200,9 @@ def best_passage(text: str, terms: Sequence[str], max_tokens: int) -> str:
 
 
 def excerpt(text: str, terms: Sequence[str], most_chars: int) -> str:
-    """That stretch of a text on one line, in so many characters; its head where that has as many of the terms."""
+    """That stretch of what a text says on one line, without code, in so many characters; its head if as good."""
     flat = one_line(text)
+    flat = flat if len(flat) <= most_chars else one_line(UNSAID.sub(" ", text)) or flat
     begin, last = _stretch(flat, terms, most_chars - 2) if len(flat) > most_chars else (0, 0)
     return one_line(flat, most_chars) if last < most_chars - 2 else "…" + one_line(flat[begin:], most_chars - 1)
 

@@ -39,7 +39,7 @@ MAX_SENTENCE_TOKENS = 60
 _WRAPPED_CHARS = 50
 # What nobody said: code, recalled blocks, reminders of agents.
 UNSAID_OPENING = rf"<(system-reminder|{RECALL_NAME}|environment_context|ide_[a-z_]+)\b[^>]*>"
-_UNSAID = re.compile(rf"```.*?(?:```|\Z)|{UNSAID_OPENING}.*?(?:</\1>|\Z)", re.DOTALL)
+UNSAID = re.compile(rf"```.*?(?:```|\Z)|{UNSAID_OPENING}.*?(?:</\1>|\Z)", re.DOTALL)
 _LEAD = re.compile(r"^[ \t]*(?:#{1,6}|>+|[-*+•]|\d{1,3}[.)])[ \t]+")
 _EMPHASIS = re.compile(r"(\*\*|__)(?=\S)(.+?)(?<=\S)\1")
 _CLOSING = "\"'”’»)\\]」』）"
@@ -212,7 +212,7 @@ def split_sentences(text: str) -> list[str]:
 
     Of a very long text the middle is left out.
     """
-    said = _UNSAID.sub("\n\n", tokens.clip_middle(text, MAX_TEXT_TOKENS, "\n\n"))
+    said = UNSAID.sub("\n\n", tokens.clip_middle(text, MAX_TEXT_TOKENS, "\n\n"))
     found = [sentence for paragraph in _paragraphs(said) for sentence in _split(paragraph)]
     return [tokens.clip(sentence, MAX_SENTENCE_TOKENS) for sentence in found if WORD.search(sentence)]
 

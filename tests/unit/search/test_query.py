@@ -167,6 +167,9 @@ class TestPassages:
         assert (found[0], found[-1], len(found)) == ("…", "…", 200)
         assert excerpt(text, ["question"], 200) == excerpt(text, ["zebra"], 200) == one_line(text, 200)
         assert excerpt("A zebra.\nTwo.", ["two"], 200) == "A zebra. Two."
+        code = "```python\n" + "postgres = locks(postgres)\n" * 9 + "```\n"
+        assert "We take PostgreSQL for its row locks." in excerpt(code + text, ["postgres", "locks"], 200)
+        assert "postgres = locks" in excerpt(code, ["postgres", "locks"], 200)
 
     @given(st.text(max_size=900), st.lists(st.text(min_size=1, max_size=8), max_size=5), st.integers(8, 200))
     def test_an_excerpt_is_never_longer_than_it_may_be(self, text: str, terms: list[str], most: int) -> None:
