@@ -15,12 +15,11 @@ from harken.model.provenance import Provenance
 from harken.search.newest import MARK
 from harken.search.past import PastRecall
 from harken.search.query import distinctive_terms, excerpt, parse_query
-from harken.sources.memories.duplicates import normal
 from harken.text import tokens
 from harken.text.characters import legible
 from harken.text.fence import RECALL_FENCE, as_data, new_mark
 from harken.text.shown import one_line
-from harken.text.words import split_sentences
+from harken.text.words import content_terms, split_sentences
 
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})([^\n]*)$")
 # What would begin a heading, a rule, a block of code, or HTML, which goes on to wherever it ends; in lists as well.
@@ -302,10 +301,12 @@ def recall_quotes(found: PastRecall, now: datetime) -> list[Quote]:
 def untold(found: PastConversation, query: str) -> str:
     """A conversation's summary on one line, less the sentences that are quoted from its exchanges, or begun there."""
     shown = [each for exchange in found.exchanges for each in speakers(exchange, query)]
-    told = normal(" ".join(map(": ".join, shown)))
-    begun = tuple(normal(text.rsplit(" ", 1)[0]) for _, text in shown if text[-1:] == "…")
+    told = " ".join(content_terms(" ".join(map(": ".join, shown))))
+    begun = tuple(filter(None, (" ".join(content_terms(it.rsplit(" ", 1)[0])) for _, it in shown if it[-1:] == "…")))
     sentences = split_sentences(summary := one_line(found.summary))
-    left = [each for each in sentences if (said := normal(each)) not in told and not said.startswith(begun)]
+    left = [
+        each for each in sentences if (said := " ".join(content_terms(each))) not in told and not said.startswith(begun)
+    ]
     return summary if len(left) == len(sentences) else " ".join(left)
 
 
