@@ -98,7 +98,7 @@ def test_the_prompt_holds_the_title_the_id_and_the_exchange_of_the_right_convers
     uids = remember(harken, clock)
     (layer,) = system(harken)
     talk, exchange, *_ = layer.split("</harken-recall>")
-    heading, data, head, title, summary, _ = talk.split("\n")
+    heading, data, head, title, _ = talk.split("\n")
     assert (heading, data) == ("From earlier conversations:", AS_DATA)
     assert head == (
         f'<harken-recall source="conversation" date="2023-05-08 12:00" trust="agent" id="{uids["timeouts"]}">'
@@ -106,7 +106,6 @@ def test_the_prompt_holds_the_title_the_id_and_the_exchange_of_the_right_convers
     assert title.startswith('Conversation "Getting socket timeouts after thirty seconds')
     assert title.endswith(", 2 exchanges)")
     assert "(similarity 0." in title
-    assert summary.startswith("Summary: ")
     question, answer = TALKS["timeouts"][:2]
     assert f'source="exchange" date="2023-05-08 12:00" trust="agent" id="{uids[question]}"' in exchange
     assert f"User: {question}\nAssistant: {answer}\n" in exchange
@@ -139,6 +138,62 @@ def test_long_messages_are_cut_to_two_hundred_characters_each(harken: Harken, cl
     (shown,) = [line for line in layer.splitlines() if line.startswith("Assistant: ")]
     assert len(shown.removeprefix("Assistant: ")) == 200
     assert shown.endswith("…")
+
+
+def test_of_a_long_message_comes_what_was_asked_for(harken: Harken, clock: Clock) -> None:
+    long = "Great question! Let me think about it. " + "Much can be said about ledgers. " * 20
+    harken.record_message("ledger", "user", "Which database is for the zanzibar ledger?")
+    harken.record_message("ledger", "assistant", f"{long} We take Valkey as the zanzibar database. {long}")
+    clock.go_on(days=1)
+    harken.embed()
+    (layer,) = system(harken, "the database for zanzibar?")
+    assert "We take Valkey as the zanzibar database." in layer
+
+
+def test_no_sentence_comes_twice(harken: Harken, clock: Clock) -> None:
+    remember(harken, clock)
+    (layer,) = system(harken)
+    question, answer = TALKS["timeouts"][:2]
+    assert layer.count(answer) == layer.count(question) == 1
+    items = harken.assemble_context(ASKED, ["conversations"]).items
+    assert [item.content.count(answer) for item in items] == [1]
+
+
+def test_who_has_a_name_is_called_by_it(harken: Harken, clock: Clock) -> None:
+    harken.record_message("ledger", "user", "Where is the zanzibar ledger kept?", author="John")
+    harken.record_message("ledger", "assistant", "The zanzibar ledger lies in the red safe.", author="Maria")
+    clock.go_on(days=1)
+    harken.background.summarize()
+    harken.embed()
+    (layer,) = system(harken, "the safe of the zanzibar ledger?")
+    assert "\nJohn: Where is the zanzibar ledger kept?\nMaria: The zanzibar ledger lies in the red safe.\n" in layer
+    assert layer.count("The zanzibar ledger lies in the red safe.") == 1
+    [exchange] = harken.chats.past("the safe of the zanzibar ledger?").conversations[0].exchanges
+    assert exchange.view()["authors"] == ["John", "Maria"]
+
+
+def test_what_the_exchanges_do_not_tell_stands_in_the_summary(harken: Harken, clock: Clock) -> None:
+    harken.run_time.set("rag.exchange_limit_per_conversation", "1")
+    harken.run_time.set("rag.share_places", "false")
+    remember(harken, clock)
+    (layer,) = system(harken)
+    question, _, other, reply = TALKS["timeouts"]
+    assert layer.count('source="exchange"') == 1
+    [summary] = [line for line in layer.split("\n") if line.startswith("Summary: ")]
+    assert question not in summary
+    assert reply in summary or other in summary
+
+
+def test_what_was_done_comes_and_not_what_was_about_to_be_done(harken: Harken, clock: Clock) -> None:
+    harken.record_message("move", "user", "Please move the zanzibar ledger to Atlas.")
+    harken.record_message("move", "assistant", "I'll move the zanzibar ledger to Atlas. First I look at the ledger.")
+    harken.record_message("move", "assistant", "ls ledger", type="tool_call", tool_name="Bash", call_id="1")
+    harken.record_message("move", "tool", "zanzibar.sql", type="tool_result", tool_name="Bash", call_id="1")
+    harken.record_message("move", "assistant", "Seven files stand in the new folder; CI lints each of them.")
+    clock.go_on(days=1)
+    harken.embed()
+    (layer,) = system(harken, "was the zanzibar ledger moved to Atlas?")
+    assert "Assistant: Seven files stand in the new folder" in layer
 
 
 def test_the_layer_is_absent_where_nothing_is_near_it_is_off_or_the_search_fails(

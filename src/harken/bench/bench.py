@@ -12,7 +12,7 @@ from harken.bench.measures import mean_interval, reciprocal_rank, share_interval
 from harken.bench.questions import ASKED_AGAIN, KNOWN, QUOTED, RETOLD, SAVED, MinedQuestion, Miner
 from harken.config.sections import RagConfig, SearchConfig
 from harken.config.settings import Settings
-from harken.context.render import Fence, past_quotes
+from harken.context.render import Fence, recall_quotes
 from harken.errors import UsageError
 from harken.model.conversations import SearchScope
 from harken.record.scope import scope_of
@@ -293,7 +293,7 @@ class Bench:
             found = past.search(question.text, question.conversation, session, within)
         came = {exchange.uid for each in found.conversations for exchange in each.exchanges}
         fence = Fence()
-        size = sum(tokens.estimate(fence.quoted(quote)) for quote in past_quotes(found.conversations))
+        size = sum(tokens.estimate(fence.quoted(quote)) for quote in recall_quotes(found, session.now))
         return (not question.exchanges.isdisjoint(came) if question.gold else bool(found.conversations)), size
 
     def _projects(self, question: MinedQuestion, scope: str) -> ProjectScope:

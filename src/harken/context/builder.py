@@ -211,12 +211,8 @@ class ContextBuilder:
                 chosen.append(quote)
                 said = more
         if chosen:
-            items = [
-                _described(
-                    each.uid, each.text, f"{why}, of project {each.project}" if each.project else why, **each.facts
-                )
-                for each in chosen
-            ]
+            of = [f"{why}, of project {each.project}" if each.project else why for each in chosen]
+            items = [_described(each.uid, each.text, on, **each.facts) for each, on in zip(chosen, of, strict=True)]
             self._speak(name, self.fence.block(heading, said), items)
 
     def talk(self) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from harken.context.compose import marked, on_one_scale
-from harken.context.render import Quote, likeness, speakers
+from harken.context.render import Quote, likeness, speakers, untold
 from harken.model.conversations import (
     DERIVED_SOURCES,
     ContextItem,
@@ -200,7 +200,7 @@ def past_items(recall: PastRecall, untrusted_weight: float, now: datetime) -> li
         near = min(1.0, max(0.0, each.score if each.similarity is None else each.similarity))
         likenesses.append(near * (untrusted_weight if _trust(each).is_untrusted else 1.0))
     scaled = on_one_scale([each.score for each in conversations], likenesses)
-    items = [_conversation_item(each, round(part, 4)) for each, part in zip(conversations, scaled, strict=True)]
+    items = [_conversation_item(each, part, recall.query) for each, part in zip(conversations, scaled, strict=True)]
     if (asked := recall.asked) is None:
         return items
     # Not by the conversation's id: what it says comes as well.
@@ -209,13 +209,12 @@ def past_items(recall: PastRecall, untrusted_weight: float, now: datetime) -> li
     return [marked(told, asked.trust, asked.other_project), *items]
 
 
-def _conversation_item(found: PastConversation, relevance: float) -> ContextItem:
+def _conversation_item(found: PastConversation, relevance: float, query: str) -> ContextItem:
     title = one_line(found.title) or "untitled"
     lines = [f'**Conversation** "{title}" on {found.at.astimezone():%Y-%m-%d}']
-    if found.summary:
-        lines.append(one_line(found.summary))
+    lines += [summary] if (summary := untold(found, query)) else []
     for exchange in found.exchanges:
-        lines.extend(f"- **{name}**: {text}" for name, text in speakers(exchange))
+        lines.extend(f"- **{name}**: {text}" for name, text in speakers(exchange, query))
     metadata = {
         "id": found.uid,
         "title": title,
@@ -223,12 +222,8 @@ def _conversation_item(found: PastConversation, relevance: float) -> ContextItem
         "exchange_count": found.exchange_count,
         "exchange_ids": [exchange.uid for exchange in found.exchanges],
     }
-    return marked(
-        ContextItem("conversation", "\n".join(lines), relevance, metadata),
-        _trust(found),
-        found.other_project,
-        found.origin,
-    )
+    item = ContextItem("conversation", "\n".join(lines), round(relevance, 4), metadata)
+    return marked(item, _trust(found), found.other_project, found.origin)
 
 
 def _trust(found: PastConversation) -> Trust:

@@ -14,10 +14,12 @@ from harken.model.lookups import PastConversation, PastExchange
 from harken.model.provenance import Provenance
 from harken.search.newest import MARK
 from harken.search.past import PastRecall
+from harken.search.query import distinctive_terms, excerpt, parse_query
 from harken.text import tokens
 from harken.text.characters import legible
 from harken.text.fence import RECALL_FENCE, as_data, new_mark
 from harken.text.shown import one_line
+from harken.text.words import content_terms, split_sentences
 
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})([^\n]*)$")
 # What would begin a heading, a rule, a block of code, or HTML, which goes on to wherever it ends; in lists as well.
@@ -285,43 +287,44 @@ def core_block(facts: Sequence[CoreFact]) -> str:
 
 
 def recall_quotes(found: PastRecall, now: datetime) -> list[Quote]:
-    """What a recall of past conversations brought; that the same was asked before comes first."""
-    quotes = past_quotes(found.conversations)
-    if found.asked is None:
-        return quotes
-    asked = found.asked
-    at, project = asked.at[-1], asked.other_project
-    told = Quote(asked.sentence(now), ASKED, asked.exchange_uid, "", at, asked.trust.value, project=project)
-    return [told, *quotes]
-
-
-def past_quotes(conversations: Sequence[PastConversation]) -> list[Quote]:
-    """A quotation for each conversation, followed by one for each of its exchanges; best first."""
+    """That the same was asked before; then each past conversation, followed by its exchanges, best first."""
     quotes = []
-    for each in conversations:
-        quotes.append(_conversation_quote(each))
-        told = [_exchange_quote(exchange, each.other_project) for exchange in each.exchanges]
-        quotes += [replace(quote, origin=each.origin) for quote in told]
+    if (asked := found.asked) is not None:
+        facts = asked.exchange_uid, "", asked.at[-1], asked.trust.value
+        quotes.append(Quote(asked.sentence(now), ASKED, *facts, project=asked.other_project))
+    for each in found.conversations:
+        quotes.append(_conversation_quote(each, found.query))
+        quotes += [_exchange_quote(exchange, each, found.query) for exchange in each.exchanges]
     return quotes
 
 
-def _conversation_quote(found: PastConversation) -> Quote:
+def untold(found: PastConversation, query: str) -> str:
+    """A conversation's summary on one line, less the sentences that are quoted from its exchanges, or begun there."""
+    shown = [each for exchange in found.exchanges for each in speakers(exchange, query)]
+    told = " ".join(content_terms(" ".join(map(": ".join, shown))))
+    begun = tuple(filter(None, (" ".join(content_terms(it.rsplit(" ", 1)[0])) for _, it in shown if it[-1:] == "…")))
+    sentences = split_sentences(summary := one_line(found.summary))
+    left = [
+        each for each in sentences if (said := " ".join(content_terms(each))) not in told and not said.startswith(begun)
+    ]
+    return summary if len(left) == len(sentences) else " ".join(left)
+
+
+def _conversation_quote(found: PastConversation, query: str) -> Quote:
     similarity = "" if found.similarity is None else f"similarity {found.similarity:.2f}, "
     count = "1 exchange" if found.exchange_count == 1 else f"{found.exchange_count} exchanges"
     lines = [f'Conversation "{one_line(found.title) or "untitled"}" ({similarity}{count})']
-    if found.summary:
-        lines.append(f"Summary: {one_line(found.summary)}")
-    text, project = "\n".join(lines), found.other_project
+    lines += [f"Summary: {summary}"] if (summary := untold(found, query)) else []
     why = likeness("its best exchange or its summary", found.similarity)
-    facts = found.uid, "", found.at, found.trust.value
-    return Quote(text, "conversation", *facts, project=project, why=why, origin=found.origin)
+    facts = found.uid, "", found.at, found.trust.value, (), found.other_project, why, found.origin
+    return Quote("\n".join(lines), "conversation", *facts)
 
 
-def _exchange_quote(found: PastExchange, project: str) -> Quote:
+def _exchange_quote(found: PastExchange, of: PastConversation, query: str) -> Quote:
     lines = ["Exchange" if found.similarity is None else f"Exchange (similarity {found.similarity:.2f})"]
-    lines.extend(f"{name}: {text}" for name, text in speakers(found))
+    lines.extend(f"{name}: {text}" for name, text in speakers(found, query))
     text, why = "\n".join(lines), likeness("what was asked or answered", found.similarity)
-    return Quote(text, "exchange", found.uid, "", found.at, found.trust.value, project=project, why=why)
+    return Quote(text, "exchange", found.uid, "", found.at, found.trust.value, (), of.other_project, why, of.origin)
 
 
 def likeness(what: str, similarity: float | None, threshold: float | None = None) -> str:
@@ -332,10 +335,12 @@ def likeness(what: str, similarity: float | None, threshold: float | None = None
     return f"similarity {similarity:.2f} of {what}{held}"
 
 
-def speakers(exchange: PastExchange) -> list[tuple[str, str]]:
-    """The speakers of an exchange and their words, cut short."""
-    person = legible(one_line(exchange.said_by)) if exchange.said_by else "User"
-    agent = f"Assistant of {person}" if exchange.said_by else "Assistant"
+def speakers(exchange: PastExchange, query: str) -> list[tuple[str, str]]:
+    """The speakers of an exchange and their words, cut to where they have most of a query's."""
+    terms = distinctive_terms(parse_query(query).terms)
+    asked, answered = (legible(one_line(name)) for name in exchange.authors)
+    person = legible(one_line(exchange.said_by)) if exchange.said_by else asked or "User"
+    agent = f"Assistant of {person}" if exchange.said_by else answered or "Assistant"
     user = f"{person} ({MARK})" if exchange.said_before else person
     said = (user, exchange.user), (agent, exchange.assistant)
-    return [(name, one_line(text, _SHOWN_CHARS)) for name, text in said if text]
+    return [(name, excerpt(text, terms, _SHOWN_CHARS)) for name, text in said if text]

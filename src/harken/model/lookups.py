@@ -307,6 +307,7 @@ class PastExchange:
         trust: the lower one of theirs; an agent's where both may be believed more.
         said_before: the user has said otherwise since, in another exchange that came back.
         said_by: the name of somebody else who asked; empty where it is the user's own.
+        authors: the names that those who asked and answered were recorded with, if any.
     """
 
     uid: str
@@ -319,6 +320,7 @@ class PastExchange:
     trust: Trust = Trust.AGENT
     said_before: bool = False
     said_by: str = ""
+    authors: tuple[str, ...] = ("", "")
 
     def view(self) -> dict[str, Any]:
         """The exchange as JSON."""
@@ -329,6 +331,7 @@ class PastExchange:
             "score": self.score,
             "user": self.user,
             "assistant": self.assistant,
+            "authors": list(self.authors),
             "trust": self.trust.value,
             "untrusted": self.trust.is_untrusted,
             "said_before": self.said_before,

@@ -18,7 +18,7 @@ from harken.storage.conversations import messages_of_exchange
 from harken.storage.entries import load_entries
 from harken.storage.ports import MESSAGE_SOURCE, NearestIndex, RowScope, Transaction
 from harken.storage.records.marks import objections
-from harken.text.decisions import decision_in
+from harken.text.decisions import decision_in, outcome
 from harken.text.traits import ASKS
 from harken.text.words import MONTHS, WORD
 
@@ -86,7 +86,8 @@ def is_same_question(one: str, other: str, similarity: float | None = None) -> b
     first, second = question_of(one), question_of(other)
     if first.kinds != second.kinds and first.kinds and second.kinds:
         return False
-    if not _agree(first.names, second.names):
+    few, many = sorted((first.names, second.names), key=len)
+    if few and share_held(few, many) < 1.0:
         return False
     if similarity is not None and similarity < _WITH_WORDS:
         return False
@@ -99,12 +100,6 @@ def is_same_question(one: str, other: str, similarity: float | None = None) -> b
     if similarity is not None:
         return True
     return len(first.names) == len(second.names) and share_held(longer, shorter) >= _SHARE_OF_LONGER
-
-
-def _agree(one: Collection[str], other: Collection[str]) -> bool:
-    """Whether names and numbers of two questions are the same, as far as both have any."""
-    shorter, longer = (one, other) if len(one) <= len(other) else (other, one)
-    return not shorter or share_held(shorter, longer) == 1.0
 
 
 def objected(
@@ -133,7 +128,7 @@ class AskedBefore:
     Attributes:
         at: when it was asked, once for each conversation, oldest first.
         exchange_uid: in which it was asked last; likewise `conversation_uid`.
-        decided: a sentence; empty where nothing was answered.
+        decided: a sentence that decides, else one that answers; empty where nothing was answered.
         trust: of that sentence.
         project: the key of the last one's project; empty where it belongs to none.
         other_project: its name, where it is another one than the one at hand.
@@ -150,11 +145,11 @@ class AskedBefore:
     said_by: str = ""
 
     def sentence(self, now: datetime) -> str:
-        """`Asked before: 9 August, 2 September (3rd time). Then decided: …`."""
+        """`Asked before: 9 August, 2 September (3rd time). Then decided: …`; `answered` where nothing was decided."""
         days = dict.fromkeys(_day(moment, now) for moment in self.at)
         told = f"Asked before: {', '.join(days)} ({_ordinal(len(self.at) + 1)} time)."
         by = f" with {self.said_by}" if self.said_by else ""
-        return f"{told} Then decided{by}: {self.decided}" if self.decided else told
+        return f"{told} Then {outcome(self.decided)}{by}: {self.decided}" if self.decided else told
 
     def view(self) -> dict[str, Any]:
         """The earlier questions as JSON."""

@@ -37,6 +37,7 @@ from harken.storage.past import (
 from harken.storage.ports import RowScope, Transaction
 from harken.storage.projects import ProjectScope
 from harken.storage.records.marks import having_any
+from harken.text.decisions import announces
 from harken.text.shown import short_key
 
 # How many of each list are fused: of all conversations, and of those that come back, so many for each exchange.
@@ -448,14 +449,11 @@ class _PastSearch:
 def _marked(shown: tuple[PastConversation, ...]) -> tuple[PastConversation, ...]:
     """The same with those exchanges marked of which the user has said otherwise in a later one."""
     said = [each for talk in shown for each in talk.exchanges]
-    marked = []
-    for talk in shown:
-        exchanges = []
-        for one in talk.exchanges:
-            later = [each.user for each in said if each.at > one.at]
-            exchanges.append(replace(one, said_before=any(corrects(text, one.user) for text in later)))
-        marked.append(replace(talk, exchanges=tuple(exchanges)))
-    return tuple(marked)
+
+    def mark(one: PastExchange) -> PastExchange:
+        return replace(one, said_before=any(corrects(each.user, one.user) for each in said if each.at > one.at))
+
+    return tuple(replace(talk, exchanges=tuple(map(mark, talk.exchanges))) for talk in shown)
 
 
 def _by_time(found: Iterable[PastConversation]) -> tuple[PastConversation, ...]:
@@ -486,6 +484,8 @@ def _shown_exchange(
     chosen = []
     for role, default in ((Role.USER, 0), (Role.ASSISTANT, -1)):
         mine = [message for message in head.said if message.role is role]
+        # What an agent is about to do is no answer, however like the question.
+        mine = [each for each in mine if len(mine) == 1 or not announces(each.text)] or mine
         best = max(mine, key=lambda message: scores.get(message.entry_id or 0, 0.0), default=None)
         if best is not None and best.entry_id not in scores:
             best = mine[default]
@@ -493,4 +493,5 @@ def _shown_exchange(
     user, assistant = (message.text if message else "" for message in chosen)
     shown = [message for message in chosen if message]
     uids, trust = tuple(message.uid for message in shown), least_trusted([Trust.AGENT, *(m.trust for m in shown)])
-    return PastExchange(head.uid, head.started_at, similarity, score, user, assistant, uids, trust)
+    authors = tuple(message.author or "" if message else "" for message in chosen)
+    return PastExchange(head.uid, head.started_at, similarity, score, user, assistant, uids, trust, authors=authors)

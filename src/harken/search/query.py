@@ -13,8 +13,10 @@ from harken.storage.ports import NearestIndex, RowScope, StoredSpace, Transactio
 from harken.storage.vectors import FOREIGN
 from harken.text import tokens
 from harken.text.kinds import TALK, leaning
+from harken.text.shown import one_line
 from harken.text.words import (
     STOP_WORDS,
+    UNSAID,
     UNSAID_OPENING,
     UNSPACED,
     UNSPACED_RUN,
@@ -193,6 +195,20 @@ def best_passage(text: str, terms: Sequence[str], max_tokens: int) -> str:
     if tokens.fits(text, max_tokens):
         return text
     width = len(text) * max_tokens // tokens.estimate(text)
+    begin, _ = _stretch(text, terms, width)
+    return tokens.clip(text[begin : begin + 2 * width], max_tokens)
+
+
+def excerpt(text: str, terms: Sequence[str], most_chars: int) -> str:
+    """That stretch of what a text says on one line, without code, in so many characters; its head if as good."""
+    flat = one_line(text)
+    flat = flat if len(flat) <= most_chars else one_line(UNSAID.sub(" ", text)) or flat
+    begin, last = _stretch(flat, terms, most_chars - 2) if len(flat) > most_chars else (0, 0)
+    return one_line(flat, most_chars) if last < most_chars - 2 else "…" + one_line(flat[begin:], most_chars - 1)
+
+
+def _stretch(text: str, terms: Sequence[str], width: int) -> tuple[int, int]:
+    """Where the stretch that has most of the terms begins, and where its last term does; 0 without any."""
     places = _places(text, terms)
     best, first, last = 0, 0, 0
     for number, (start, _) in enumerate(places):
@@ -203,7 +219,7 @@ def best_passage(text: str, terms: Sequence[str], max_tokens: int) -> str:
     begin = min(max(0, (first + last - width) // 2), len(text) - width)
     while 0 < begin < first and not text[begin - 1].isspace():
         begin += 1
-    return tokens.clip(text[begin : begin + 2 * width], max_tokens)
+    return begin, last
 
 
 def _places(text: str, terms: Sequence[str]) -> list[tuple[int, int]]:

@@ -88,6 +88,7 @@ class SaidMessage:
     role: Role
     text: str
     trust: Trust
+    author: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +258,7 @@ _said = reader(SaidMessage, role=Role, trust=Trust)
 @cache
 def _spoken(dialect: Dialect) -> Select[Any]:
     seen = and_(same(messages.c.uid, entries.c.ref_uid), entries.c.part == "")
-    columns = (messages.c.exchange_id, messages.c.uid, messages.c.role, messages.c.trust)
+    columns = (messages.c.exchange_id, messages.c.uid, messages.c.role, messages.c.trust, messages.c.author)
     return (
         select(*columns, func.substr(messages.c.text, 1, _SHOWN_CHARS).label("text"), entries.c.id.label("entry_id"))
         .select_from(messages.outerjoin(entries, seen))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
+from harken.text.shown import one_line
 from harken.text.words import content_terms, phrases, split_sentences
 
-_MOST_CHARS = 240
+MOST_CHARS = 240
 _LEAST_SHARED = 2
+_ENDED = re.compile(r"[^\W\d].*[.!…。！][\"'”’»)*`]*$")
 
 
 def decision_in(texts: Sequence[str], about: Iterable[str] = ()) -> str:
@@ -16,25 +19,29 @@ def decision_in(texts: Sequence[str], about: Iterable[str] = ()) -> str:
     One that decides stands before one that merely answers: has two of the words, or, of one text, comes first in it.
     """
     wanted, decides = set(about), phrases("decisions", "decides")
-    sentences = [sentence for text in texts for sentence in split_sentences(text)]
-    deciding = [each for each in sentences if decides.search(each) and not each.rstrip().endswith("?")]
-    if deciding:
+    telling = [each for text in texts for each in split_sentences(text) if not each.endswith("?")]
+    if deciding := [each for each in telling if decides.search(each)]:
         best = max(enumerate(deciding), key=lambda one: (len(wanted & set(content_terms(one[1]))), one[0]))[1]
-        return shown(best)
-    telling = [each for each in sentences if not each.rstrip().endswith("?")]
+        return one_line(best, MOST_CHARS)
+    # What an agent is about to do answers nothing, nor does a heading, or a number of a list.
+    telling = [each for each in telling if _ENDED.search(each) and not announces(each)] or telling
     sharing = [(len(wanted & set(content_terms(each))), -at, each) for at, each in enumerate(telling)]
     count, _, best = max(sharing, default=(0, 0, ""))
-    return shown(best if count >= _LEAST_SHARED else telling[0] if telling else "")
+    return one_line(best if count >= _LEAST_SHARED else telling[0] if telling else "", MOST_CHARS)
+
+
+def announces(text: str) -> bool:
+    """Return whether each sentence of a text merely says what comes next, or that one is glad to help."""
+    begins = phrases("decisions", "announces").match
+    return begins(text) is not None and all(map(begins, split_sentences(text)))
+
+
+def outcome(sentence: str) -> str:
+    """Return how to call what a talk came to: `decided` where the sentence says so, else `answered`."""
+    return "decided" if phrases("decisions", "decides").search(sentence) else "answered"
 
 
 def open_in(texts: Sequence[str]) -> str:
     """Return the last sentence of texts that says that something is still open; empty without any."""
-    is_open = phrases("decisions", "open")
-    sentences = [sentence for text in texts for sentence in split_sentences(text)]
-    return shown(next((each for each in reversed(sentences) if is_open.search(each)), ""))
-
-
-def shown(sentence: str) -> str:
-    """Return a sentence on one line, cut where it is long."""
-    flat = " ".join(sentence.split())
-    return flat if len(flat) <= _MOST_CHARS else flat[: _MOST_CHARS - 1].rstrip() + "…"
+    said = [each for text in texts for each in split_sentences(text) if phrases("decisions", "open").search(each)]
+    return one_line(said[-1] if said else "", MOST_CHARS)

@@ -32,7 +32,8 @@ _QUOTED = re.compile('["“”«»„「`]')
 # What points at something at hand is a task on it.
 _AT_HAND = re.compile(
     r"\b(?:this|these)\b(?! (?:repo\w*|project|team|codebase|company|house)\b)|\bdies(?:e[rmsn]?)?\b|\bcet(?:te)?\b"
-    r"|\blet's .*\b(?:instead of|rather than)\b|\best[ea]s?\b|\bquest[oaie]\b|\bэт(?:от|у|а|о|и|ой|ом|ого)\b|这"
+    r"|\blet's .*\b(?:instead of|rather than)\b|\b(?:make|change|set) (?:it|that|them)(?: to)? \d"
+    r"|\best[ea]s?\b|\bquest[oaie]\b|\bэт(?:от|у|а|о|и|ой|ом|ого)\b|这"
 )
 # What is to be so for once, unless it says how things are to be later.
 _FOR_ONCE = re.compile(
@@ -74,6 +75,8 @@ _NAME = re.compile(
 )
 # Where a long sentence goes on to something else.
 _GOES_ON = re.compile(r",? (?:so )?(?:how|can you|could you|would you|will you|what|which|considering|given|do you)\b")
+# A question behind a rule is no part of it.
+_ASKED_BEHIND = re.compile(r",? (?:(?:so|but|and) )?(?:(?:how|what) )?(?:can|could|should|would|will|do) (?:you|i)\b")
 # "If you like", at the end, is a courtesy.
 _CONDITION = re.compile(
     r"\b(?!(?:if (?:you(?:'d)? (?:like|want|wish|prefer)|possible)|wenn (?:du magst|du willst|möglich)|если хо\w+)\W*$)"
@@ -208,7 +211,8 @@ def _rule(said: str, start: int, end: int, finders: Sequence[_Find]) -> tuple[in
     if found is None or len(sentence) < _LEAST_CHARS or _REPORTED.search(sentence, 0, found.start()):
         return None
     if len(sentence) <= _MOST_CHARS:
-        return start, start + len(sentence.rstrip())
+        asked = _ASKED_BEHIND.search(sentence, found.end()) if sentence.endswith("?") else None
+        return start, start + len(sentence[: asked.start() if asked else None].rstrip())
     first = sentence.rfind(", ", 0, found.start() + 1) + 2 if ", " in sentence[: found.start() + 1] else 0
     beyond = _GOES_ON.search(sentence, max(found.end(), first + _LEAST_CHARS))
     last = min(first + _MOST_CHARS, beyond.start() if beyond else len(sentence))

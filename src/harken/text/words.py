@@ -39,7 +39,7 @@ MAX_SENTENCE_TOKENS = 60
 _WRAPPED_CHARS = 50
 # What nobody said: code, recalled blocks, reminders of agents.
 UNSAID_OPENING = rf"<(system-reminder|{RECALL_NAME}|environment_context|ide_[a-z_]+)\b[^>]*>"
-_UNSAID = re.compile(rf"```.*?(?:```|\Z)|{UNSAID_OPENING}.*?(?:</\1>|\Z)", re.DOTALL)
+UNSAID = re.compile(rf"```.*?(?:```|\Z)|{UNSAID_OPENING}.*?(?:</\1>|\Z)", re.DOTALL)
 _LEAD = re.compile(r"^[ \t]*(?:#{1,6}|>+|[-*+•]|\d{1,3}[.)])[ \t]+")
 _EMPHASIS = re.compile(r"(\*\*|__)(?=\S)(.+?)(?<=\S)\1")
 _CLOSING = "\"'”’»)\\]」』）"
@@ -212,7 +212,7 @@ def split_sentences(text: str) -> list[str]:
 
     Of a very long text the middle is left out.
     """
-    said = _UNSAID.sub("\n\n", tokens.clip_middle(text, MAX_TEXT_TOKENS, "\n\n"))
+    said = UNSAID.sub("\n\n", tokens.clip_middle(text, MAX_TEXT_TOKENS, "\n\n"))
     found = [sentence for paragraph in _paragraphs(said) for sentence in _split(paragraph)]
     return [tokens.clip(sentence, MAX_SENTENCE_TOKENS) for sentence in found if WORD.search(sentence)]
 
@@ -244,11 +244,12 @@ def _split(paragraph: str) -> list[str]:
 
 
 def _ends(paragraph: str, start: int, end: int, behind: int) -> bool:
-    """Whether a mark ends a sentence: not behind an abbreviation or an initial, nor before a small letter."""
+    """Whether a mark ends a sentence: not behind an abbreviation or an initial, before a small letter, or in code."""
     following = paragraph[behind]
     if following.islower() and not re.match(f"[{UNSPACED}]", following):
         return False
-    return not _ABBREVIATED.search(paragraph[start:end])
+    is_in_code = paragraph.count("`", start, end) % 2 and "`" in paragraph[end:]
+    return not is_in_code and not _ABBREVIATED.search(paragraph[start:end])
 
 
 _PART_OF_NAME = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_a-zA-Z]+")

@@ -38,5 +38,5 @@ def test_what_is_asked_every_day_is_nothing_that_was_asked_before(prompt: str) -
 def test_the_sentence_counts_this_time_and_says_a_year_where_it_is_another() -> None:
     at = tuple(datetime(year, month, day, 12, tzinfo=UTC) for year, month, day in ((2025, 8, 9), (2026, 9, 2)))
     asked = AskedBefore(at, "exchange", "conversation", "We use Valkey.")
-    assert asked.sentence(NOW) == "Asked before: 9 August 2025, 2 September (3rd time). Then decided: We use Valkey."
+    assert asked.sentence(NOW) == "Asked before: 9 August 2025, 2 September (3rd time). Then answered: We use Valkey."
     assert AskedBefore(at * 5, "e", "c", "").sentence(NOW).endswith("(11th time).")

@@ -8,11 +8,13 @@ from harken.search.query import (
     MAX_QUERY_TOKENS,
     MAX_TERMS,
     best_passage,
+    excerpt,
     last_question,
     parse_query,
     whole_words,
 )
 from harken.text import tokens
+from harken.text.shown import one_line
 from harken.text.words import STOP_WORDS
 
 
@@ -157,6 +159,21 @@ class TestPassages:
     def test_words_are_found_in_scripts_without_spaces(self) -> None:
         text = "今天我们谈了很多别的事情。" * 200 + "北京天气很好。" + "今天我们谈了很多别的事情。" * 200
         assert "北京天气" in best_passage(text, ["北京", "天气"], 96)
+
+    def test_an_excerpt_is_one_line_of_it_cut_where_it_shows(self) -> None:
+        text = f"Great question!\n{self.FILLER}We take PostgreSQL for its row locks. {self.FILLER}"
+        found = excerpt(text, ["postgres", "locks"], 200)
+        assert "We take PostgreSQL for its row locks." in found
+        assert (found[0], found[-1], len(found)) == ("…", "…", 200)
+        assert excerpt(text, ["question"], 200) == excerpt(text, ["zebra"], 200) == one_line(text, 200)
+        assert excerpt("A zebra.\nTwo.", ["two"], 200) == "A zebra. Two."
+        code = "```python\n" + "postgres = locks(postgres)\n" * 9 + "```\n"
+        assert "We take PostgreSQL for its row locks." in excerpt(code + text, ["postgres", "locks"], 200)
+        assert "postgres = locks" in excerpt(code, ["postgres", "locks"], 200)
+
+    @given(st.text(max_size=900), st.lists(st.text(min_size=1, max_size=8), max_size=5), st.integers(8, 200))
+    def test_an_excerpt_is_never_longer_than_it_may_be(self, text: str, terms: list[str], most: int) -> None:
+        assert len(excerpt(text, terms, most)) <= most
 
     @given(st.text(max_size=3000), st.lists(st.text(min_size=1, max_size=8), max_size=5), st.integers(8, 120))
     def test_it_never_takes_more_than_it_may(self, text: str, terms: list[str], most: int) -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from harken.text.decisions import decision_in, open_in
+from harken.text.decisions import decision_in, open_in, outcome
 
 
 @pytest.mark.parametrize(
@@ -15,6 +15,13 @@ from harken.text.decisions import decision_in, open_in
         (["We'll use port 8080.", "No: let's go with port 9090 instead."], "No: let's go with port 9090 instead."),
         (["Quay seven is free for the Aurora. The weather is fine."], "Quay seven is free for the Aurora."),
         (["Wir haben uns für Hamburg entschieden."], "Wir haben uns für Hamburg entschieden."),
+        (
+            ["Certainly! I'd be happy to help you with decorators. A decorator wraps a function."],
+            "A decorator wraps a function.",
+        ),
+        (["# The quay of the Aurora\n\nIt is quay seven, behind the crane."], "It is quay seven, behind the crane."),
+        (["1.\n\nOpen the valve of the pump."], "Open the valve of the pump."),
+        (["I'll look at it."], "I'll look at it."),
         (["Shall we use Redis?"], ""),
         ([], ""),
     ],
@@ -26,3 +33,9 @@ def test_the_last_sentence_that_decides_stands_before_one_that_answers(texts: li
 def test_what_is_open_is_said_by_the_last_such_sentence() -> None:
     assert open_in(["The backup is still open. It is late."]) == "The backup is still open."
     assert open_in(["All is done."]) == ""
+
+
+def test_what_merely_answers_is_not_called_decided() -> None:
+    assert outcome("We decided to keep Redis for sessions.") == "decided"
+    assert outcome("The service listens on port 8085.") == "answered"
+    assert outcome("Instead of merging into main, use pull requests.") == "answered"

@@ -38,6 +38,9 @@ Whenever you name a price, add tax.
 For anything legal, tell me to see a lawyer.
 From today on, branches named after the ticket.
 Celsius only, please.
+Use pnpm not npm please, npm broke our lockfile
+so the rule for this project: round once per invoice, half up.
+Can you always tell me what the units are?
 Would you please always answer in metric units?
 I go by Alex.
 Antworte immer auf Deutsch.
@@ -104,6 +107,8 @@ Me poupe das formalidades.
 不管我怎么问，总是用中文回答。
 """
 NO_RULES = """
+I'm adding videos to my portfolio like I prefer, but I'm not sure how to show them.
+Use the function not called twice
 Let's use Postgres instead of MySQL
 ok let's use httpx rather than requests here
 Let's use TypeScript, not JavaScript
@@ -209,6 +214,10 @@ def test_what_is_just_said_is_none(text: str) -> None:
     assert rules_in(text) == []
 
 
+def test_a_number_for_what_is_at_hand_is_no_rule_by_its_vector_either() -> None:
+    assert not may_state("Actually make that 90 days, Stripe can resend for longer")
+
+
 def test_a_choice_that_is_proposed_is_no_rule_by_its_vector_either() -> None:
     assert not may_state("ok let's use httpx rather than requests")
     assert may_state("let's keep to short answers")
@@ -233,6 +242,11 @@ def test_what_is_to_be_so_for_once_is_no_rule_by_its_vector_either() -> None:
 )
 def test_what_somebody_else_has_said_is_none(text: str) -> None:
     assert rules_in(text) == []
+
+
+def test_a_question_behind_a_rule_is_no_part_of_it() -> None:
+    text = "I prefer bullet points over paragraphs, but how can I make sure that they are read?"
+    assert [text[start:end] for start, end in rules_in(text)] == ["I prefer bullet points over paragraphs"]
 
 
 def test_of_a_long_sentence_the_part_is_kept_that_states_it() -> None:

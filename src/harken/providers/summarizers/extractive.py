@@ -173,7 +173,7 @@ class ExtractiveSummarizer:
 def _standing_for(said: Sequence[Sequence[_Sentence]]) -> str:
     chosen = _chosen([sentence for each in said for sentence in each], _CONVERSATION_SENTENCES)
     return " ".join(
-        sentence if re.search(r"[.!?…。！？][\"'”’»)\]」』）]*$", sentence) else f"{sentence}." for sentence in chosen
+        sentence if re.search(r"[.!?:…。！？][\"'”’»)\]」』）]*$", sentence) else f"{sentence}." for sentence in chosen
     )
 
 

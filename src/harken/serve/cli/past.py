@@ -117,11 +117,11 @@ def test(session: CommandSession, query: Sequence[str], as_json: bool) -> None:
     with session.engine() as harken:
         found = harken.chats.past(" ".join(query), session.talk, Path.cwd())
         of_others = _OF_OTHERS.get(harken.settings.rag.scope)
-    lines = [line for talk in found.conversations for line in _conversation_lines(talk)] or ["Nothing comes back."]
+    lines = [line for talk in found.conversations for line in _conversation_lines(talk, found.query)]
     notes = list(found.notes)
     if not found.conversations and of_others and session.talk is None and (project := identify_project(Path.cwd())):
         notes.append(f"Asked from the project {project.name}: {of_others} (rag.scope).")
-    session.tell(as_json, found.view(), *lines, *((note, "dim") for note in notes))
+    session.tell(as_json, found.view(), *(lines or ["Nothing comes back."]), *((note, "dim") for note in notes))
 
 
 @rag.command()
@@ -157,7 +157,7 @@ def log(session: CommandSession, limit: int, as_json: bool) -> None:
     session.out.print(table)
 
 
-def _conversation_lines(talk: PastConversation) -> Iterator[Piece]:
+def _conversation_lines(talk: PastConversation, query: str) -> Iterator[Piece]:
     from harken.context.render import speakers
 
     facts = [f"ID: {talk.uid}", f"Date: {talk.at.astimezone():%Y-%m-%d}", *_similarity(talk.similarity)]
@@ -170,7 +170,7 @@ def _conversation_lines(talk: PastConversation) -> Iterator[Piece]:
     for exchange in talk.exchanges:
         trust = [exchange.trust.label] if exchange.trust.is_untrusted else []
         yield f"  Exchange ID: {', '.join([exchange.uid, *_similarity(exchange.similarity), *trust])}"
-        yield from (f"  - {speaker}: {text}" for speaker, text in speakers(exchange))
+        yield from (f"  - {speaker}: {text}" for speaker, text in speakers(exchange, query))
 
 
 def _similarity(value: float | None) -> list[str]:

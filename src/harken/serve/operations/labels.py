@@ -28,6 +28,7 @@ from harken.serve.operations.operation import (
     view_of,
 )
 from harken.text.dates import since_of
+from harken.text.decisions import outcome
 from harken.text.shown import counted, one_line, short_key
 
 if TYPE_CHECKING:
@@ -164,15 +165,12 @@ def _markdown(found: Sequence[DigestTopic]) -> str:
     for each in found:
         lines += [f"## {one_line(each.topic.name)} ({counted(len(each.lines), 'conversation')})", ""]
         for line in each.lines:
-            day = f"{line.at.astimezone():%Y-%m-%d}"
-            lines.append(
-                f"- {day} **{one_line(line.title, _TITLE_CHARS) or 'untitled'}** `{line.conversation_uid[:8]}`"
-            )
-            lines += [f"  - decided: {line.decided}"] if line.decided else []
+            title = one_line(line.title, _TITLE_CHARS) or "untitled"
+            lines.append(f"- {line.at.astimezone():%Y-%m-%d} **{title}** `{line.conversation_uid[:8]}`")
+            lines += [f"  - {outcome(line.decided)}: {line.decided}"] if line.decided else []
             lines += [f"  - open: {line.open}"] if line.open else []
         lines.append("")
-    if not found:
-        lines.append("No topic has three conversations yet.")
+    lines += [] if found else ["No topic has three conversations yet."]
     return "\n".join(lines).rstrip() + "\n"
 
 

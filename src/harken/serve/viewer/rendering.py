@@ -14,6 +14,7 @@ from markupsafe import Markup, escape
 from harken.model.provenance import Provenance
 from harken.serve.viewer.pages import place_of
 from harken.text.characters import legible, printable
+from harken.text.decisions import outcome
 from harken.text.shown import counted, one_line, readable_age, readable_bytes, short_key
 
 _FENCE = re.compile(r"^ {0,3}(```+|~~~+)[^\n`]*$")
@@ -52,6 +53,7 @@ def make_environment(prefix: str, menu: Sequence[tuple[str, str]]) -> Environmen
         "counted": counted,
         "size": readable_bytes,
         "line": one_line,
+        "outcome": outcome,
         "short": short_key,
         "provenance": lambda origin: Provenance.of(origin).label,
         "dollars": lambda value: f"${value:,.2f}" if not value or value >= 0.01 else f"${value:,.4f}",

@@ -18,7 +18,7 @@ from harken.storage.ports import Store
 from harken.storage.records.rows import TOPIC, each_kept
 from harken.storage.records.talks import TopicTalk, list_talks, outcomes, talk_vectors, talks_between
 from harken.storage.vectors import answering_space
-from harken.text.decisions import decision_in, open_in, shown
+from harken.text.decisions import MOST_CHARS, decision_in, open_in
 from harken.text.shown import one_line
 from harken.text.words import content_terms
 
@@ -79,7 +79,7 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class DigestLine:
-    """What a conversation of a topic came to; sentences, empty where nothing says so."""
+    """What a conversation of a topic came to: a sentence that decides, else one that answers; and one that is open."""
 
     conversation_uid: str
     at: datetime
@@ -164,11 +164,10 @@ class Topics:
             else:
                 name = name if old.named_by == BY_WORDS else old.name
                 drafts.append(replace(old, name=name, words=tuple(told), members=members))
-        rest = next((topic for topic in before if not topic.name), None)
         beside = tuple(MapPlace(talks[row].uid, *places[row]) for row in loose)
-        if rest is None:
-            rest = Topic(self.recorder.new_uid(), "", (), BY_WORDS, (), now, now)
-        drafts.append(replace(rest, members=beside))
+        drafts += [replace(topic, members=beside) for topic in before if not topic.name][:1] or [
+            Topic(self.recorder.new_uid(), "", (), BY_WORDS, beside, now, now)
+        ]
         gone = [topic.uid for topic in before if topic.uid not in {each.uid for each in drafts}]
         if gone:
             self.recorder.forget(TOPIC, gone)
@@ -233,17 +232,15 @@ class Topics:
                 wanted += [(topic, last)] if len(mine) >= _LEAST else []
             wanted = wanted[offset : None if limit is None else offset + limit]
             told = outcomes(tx, [uid for _, mine in wanted for uid in mine])
-        found = []
-        for topic, mine in wanted:
-            lines = []
-            for uid in (uid for uid in mine if uid in told):
-                outcome = told[uid]
-                decided = decision_in(outcome.last, topic.words) or shown(outcome.summary)
-                mark = f" ({outcome.trust.label})" if outcome.trust.is_untrusted else ""
-                said = [each and each + mark for each in (decided, open_in(outcome.last[-2:]))]
-                lines.append(DigestLine(uid, at[uid], outcome.title, *said))
-            found.append(DigestTopic(topic, tuple(lines)))
-        return found
+
+        def line(uid: str, words: Sequence[str]) -> DigestLine:
+            one = told[uid]
+            decided = decision_in(one.last, words) or one_line(one.summary, MOST_CHARS)
+            mark = f" ({one.trust.label})" if one.trust.is_untrusted else ""
+            said = [each and each + mark for each in (decided, open_in(one.last[-2:]))]
+            return DigestLine(uid, at[uid], one.title, *said)
+
+        return [DigestTopic(one, tuple(line(uid, one.words) for uid in mine if uid in told)) for one, mine in wanted]
 
     def _found(
         self, before: Sequence[Topic]
@@ -300,8 +297,9 @@ def _telling_words(groups: Sequence[Sequence[str]]) -> list[list[str]]:
 
     Source: Grootendorst 2022 (c-TF-IDF).
     """
+    said = ([term for text in texts for term in set(content_terms(text))] for texts in groups)
     counts = [
-        Counter(term for text in texts for term in set(content_terms(text)) if _is_word(term)) for texts in groups
+        Counter(term for term in each if len(term) > 2 and not term.isdecimal() and "_" not in term) for each in said
     ]
     everywhere = Counter[str]()
     for count in counts:
@@ -312,10 +310,6 @@ def _telling_words(groups: Sequence[Sequence[str]]) -> list[list[str]]:
         weight = {term: number * log(1.0 + average / everywhere[term]) for term, number in count.items() if number > 1}
         found.append(sorted(weight, key=lambda term: (-weight[term], term))[:_KEPT_WORDS])
     return found
-
-
-def _is_word(term: str) -> bool:
-    return len(term) > 2 and not term.isdecimal() and "_" not in term
 
 
 def _followed(before: Sequence[Topic], found: Sequence[frozenset[str]]) -> list[Topic | None]:

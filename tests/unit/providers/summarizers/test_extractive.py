@@ -116,6 +116,10 @@ class TestConversations:
         assert sum(sentence in summary.text for sentence in PIPES) == 3
         assert "Lisbon" not in summary.text
 
+    def test_a_sentence_that_ends_with_a_colon_gets_no_full_stop(self) -> None:
+        exchange = _exchange("How do I run the migration?", "The migration is run by these commands:")
+        assert ExtractiveSummarizer().conversation([exchange]).text.endswith("is run by these commands:")
+
     def test_a_long_title_ends_with_a_word(self) -> None:
         title = ExtractiveSummarizer().conversation([_exchange("Could you please explain " + "very " * 20)]).title
         assert title.endswith("very…")

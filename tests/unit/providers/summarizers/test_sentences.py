@@ -20,6 +20,10 @@ from harken.text.words import MAX_SENTENCE_TOKENS, split_sentences
         ("J. R. Tolkien wrote it. Really.", ["J. R. Tolkien wrote it.", "Really."]),
         ('He said "stop." Then he left.', ['He said "stop."', "Then he left."]),
         ("Run harken.search now. Then wait... and see.", ["Run harken.search now.", "Then wait... and see."]),
+        (
+            "I used `lines[0] ?? ''` here. Done: `a. B` is `b! C`. A lone ` stays. End.",
+            ["I used `lines[0] ?? ''` here.", "Done: `a. B` is `b! C`.", "A lone ` stays.", "End."],
+        ),
         ("A line that goes\non in the next. End.", ["A line that goes on in the next.", "End."]),
         (
             "# Plan\n\n- first **bold** step\n- second step\n1. third",
