@@ -36,7 +36,7 @@ LIMITS = {
     "search": (40, 17),
     "hook": (52, 22),
     "chat turn": (76, 19),
-    "import to vectors": (59, 17),
+    "import to vectors": (60, 17),
     "remember": (45, 17),
 }
 
