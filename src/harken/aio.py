@@ -202,6 +202,7 @@ class AsyncHarken(AsyncPart, of=Harken):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._opening = partial(Harken, *args, **kwargs)
         self._opened: Harken | None = None
+        self._turn = threading.Lock()
         super().__init__(lambda: self.engine, "", Calls())
         for name, kind in _ASYNC_PARTS.items():
             setattr(self, name, kind(self._engine, name, self._calls))
@@ -248,8 +249,8 @@ class AsyncHarken(AsyncPart, of=Harken):
         await self.close()
 
     def _open(self) -> None:
-        if self._opened is None:
-            self._opened = self._opening()
+        with self._turn:
+            self._opened = self._opened or self._opening()
 
     def _close(self) -> None:
         self._calls.finish()

@@ -257,9 +257,15 @@ class TestOpening:
 
     def test_opening_twice_is_opening_once(self, tmp_path: Path) -> None:
         async def run() -> None:
-            twin = opened(tmp_path)
-            first, second = await asyncio.gather(twin.open(), twin.open())
-            assert first is second
+            twin, made = opened(tmp_path), list[Harken]()
+
+            def opening(make: Callable[[], Harken] = twin._opening) -> Harken:
+                made.append(make())
+                return made[-1]
+
+            twin._opening = opening  # type: ignore[assignment]
+            await asyncio.gather(*(twin.open() for _ in range(4)))
+            assert made == [twin.engine]
             await twin.close()
 
         asyncio.run(run())
