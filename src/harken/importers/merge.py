@@ -6,6 +6,7 @@ what was forgotten are left out, trust is at most `imported`, and what is here o
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
@@ -55,7 +56,7 @@ from harken.storage.enrichment.consent import note_imported
 from harken.storage.events import Ingest
 from harken.storage.ports import StoredSpace, Transaction, rows_by
 from harken.storage.positions import find_places
-from harken.storage.records.marks import own_label
+from harken.storage.records.marks import own_label, untitled
 from harken.storage.records.rows import KEPT, TOPIC, find_kept
 from harken.storage.state import core_facts
 from harken.storage.tables import conversations, exchanges, messages, ratings, segments, tombstones
@@ -159,12 +160,14 @@ class _Course:
         last: the message of each conversation that they ended with.
         graves: ids of all that was forgotten.
         gone: conversations of subagents whose caller's was forgotten here, and topics of what was.
+        refused: by its conversation, texts of what was forgotten here.
         space: that of the model that is set here; read once, when there are vectors.
     """
 
     last: dict[str, str] = field(default_factory=dict)
     graves: set[str] = field(default_factory=set)
     gone: set[str] = field(default_factory=set)
+    refused: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     space: StoredSpace | None = None
 
 
@@ -247,9 +250,9 @@ def _write(
         out = set() if forget else _of_own(tx, fresh)
         fresh = [event for event in fresh if id(event) not in out]
         _check_heads(tx, fresh, f"{file}, lines {lines[0].number} to {lines[-1].number}")
-        _count(tx, [event for event in events if id(event) not in out], fresh, course.gone, done)
+        _count(tx, [event for event in events if id(event) not in out], fresh, course, done)
         placed, titles = _in_place(tx, events, fresh, last), _retitled(recorder, tx, events)
-        changes = _changes(tx, placed, titles, recorder.journal)
+        changes = [*untitled(_changes(tx, placed, titles, recorder.journal), course.refused)]
         if forget is None:
             left = _changes_of_own(tx, changes, {event.uid for event in fresh if isinstance(event, Exchange)})
             done.left_changes = len(left) + len(out)
@@ -380,12 +383,15 @@ def _admissible(tx: Transaction, fresh: Sequence[Event], course: _Course) -> lis
     return [one for one in fresh if course.gone.isdisjoint({getattr(one, "uid", ""), *_conversations([one])})]
 
 
-def _count(tx: Transaction, events: Sequence[Event], fresh: Sequence[Event], left: set[str], done: Merged) -> None:
+def _count(tx: Transaction, events: Sequence[Event], fresh: Sequence[Event], course: _Course, done: Merged) -> None:
     added = {event.uid: event.conversation_uid for event in fresh if isinstance(event, Message)}
     rest = [event for event in events if isinstance(event, Message) and event.uid not in added]
-    gone = find_tombstones(tx, {uid for event in rest for uid in (event.uid, event.conversation_uid)}) | left
+    gone = find_tombstones(tx, {uid for event in rest for uid in (event.uid, event.conversation_uid)})
     done.added, done.conversations = len(added), set(added.values())
-    done.forgotten = sum(1 for event in rest if not gone.isdisjoint((event.uid, event.conversation_uid)))
+    refused = [event for event in rest if not (gone | course.gone).isdisjoint((event.uid, event.conversation_uid))]
+    for event in refused:
+        course.refused[event.conversation_uid].append(event.text)
+    done.forgotten = len(refused)
     done.known = len(rest) - done.forgotten
 
 

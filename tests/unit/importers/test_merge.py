@@ -13,6 +13,7 @@ from harken.importers.importer import Importer, ImportReport
 from harken.importers.jsonl import Jsonl
 from harken.journal.export import export
 from harken.model.conversations import ExchangeStatus, Role
+from harken.record.labels import Labels
 from harken.record.recorder import NewMessage
 from harken.storage.conversations import find_conversation, messages_of, tombstones_of
 from recorded import LONG, RecordedHome
@@ -136,6 +137,23 @@ class TestIntoAStoreWithAPartOfIt:
             head = find_conversation(tx, other.uid("a"))
         assert head is not None
         assert head.title == "Named"
+
+    def test_a_title_of_words_that_were_forgotten_here_is_not_brought_back(
+        self, place: RecordedHome, other: RecordedHome
+    ) -> None:
+        place.talk("a", "one", "two")
+        secret = place.say("a", "the zanzibar plan is secret")
+        carry(place, other)
+        other.forget(secret)
+        place.record("a", NewMessage(Role.USER, "three"), title="Zanzibar plan")
+        Labels(place.recorder).entitle(place.uid("a"), "The Zanzibar Plan")
+        carry(place, other)
+        for _ in range(2):
+            with other.store.reading() as tx:
+                head = find_conversation(tx, other.uid("a"))
+                assert head is not None
+                assert head.title == ""
+            other.lose_database()
 
     def test_a_dead_writers_tail_with_the_same_records_is_no_hindrance(
         self, place: RecordedHome, other: RecordedHome

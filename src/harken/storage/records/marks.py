@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from sqlalchemy import Select
 
-from harken.model.conversations import Conversation, Labelled, ProjectIdentity
+from harken.model.conversations import Conversation, Event, Labelled, ProjectIdentity, Titled
 from harken.model.marks import Rated, Verdict, factor_of, in_force
 from harken.model.views import format_moment, parse_moment
 from harken.storage.conversations import find_known
@@ -209,17 +209,29 @@ def untitle(tx: Transaction, uid: str, forgotten: Sequence[str]) -> None:
         return
     left = tx.select(messages.c.id).where(messages.c.conversation_id == row_id).limit(1)
     is_empty = tx.connection.scalar(left) is None
-    texts = list(map(str.casefold, forgotten))
-
-    def goes(title: str) -> bool:
-        words = _WORD.findall(title.casefold())
-        return bool(title) and (is_empty or any(all(word in text for word in words) for text in texts))
-
-    own = "" if goes(said.title) else said.title
-    if said.label is not None and goes(given):
+    own = "" if is_empty or _is_made_of(said.title, forgotten) else said.title
+    if said.label is not None and given and (is_empty or _is_made_of(given, forgotten)):
         _put_label(tx, replace(said.label, title=""), own, said.project_id)
     elif own != said.title:
         retitle(tx, uid, own)
+
+
+def untitled(events: Iterable[Event], refused: Mapping[str, Sequence[str]]) -> Iterator[Event]:
+    """The events without titles that are made of a text's words that was refused, by its conversation, as forgotten."""
+    for event in events:
+        if not isinstance(event, Conversation | Labelled | Titled):
+            yield event
+            continue
+        uid = event.uid if isinstance(event, Conversation) else event.conversation_uid
+        if not (event.title and _is_made_of(event.title, refused.get(uid, ()))):
+            yield event
+        elif not isinstance(event, Titled):
+            yield replace(event, title="")
+
+
+def _is_made_of(title: str, texts: Iterable[str]) -> bool:
+    words = _WORD.findall(title.casefold())
+    return any(all(word in text for word in words) for text in map(str.casefold, texts))
 
 
 def tags_of(label: Mapping[str, Any] | None) -> tuple[str, ...]:
