@@ -262,14 +262,19 @@ def test_a_store_in_memory_has_contexts_too(tmp_path: Path, embedder: HashingEmb
         assert set(assemble(opened).sources_used) == {"memory", "conversation"}
 
 
-def test_without_its_model_a_context_is_found_by_words(harken: Harken, embedder: HashingEmbedder) -> None:
-    """Errors 4: what a broken model leaves is a partial result."""
-    embedder.refuse("budget", ProviderError("the endpoint did not answer"))
+@pytest.mark.parametrize("error", [ProviderError("the endpoint did not answer"), RuntimeError("down")])
+def test_without_its_model_a_context_is_found_by_words(
+    harken: Harken, embedder: HashingEmbedder, error: Exception
+) -> None:
+    """Errors 4: what a broken model leaves is a partial result; one of one's own may raise anything."""
+    embedder.refuse("budget", error)
     assert set(assemble(harken).sources_used) == set(METADATA)
 
 
-def test_when_every_source_fails_the_context_says_so(harken: Harken, embedder: HashingEmbedder) -> None:
-    embedder.refuse("budget", RuntimeError("down"))
+def test_when_every_source_fails_the_context_says_so(harken: Harken) -> None:
+    with harken.store.writing() as tx:
+        for table in ("memories", "learned_values"):
+            tx.connection.exec_driver_sql(f"DROP TABLE {table}")
     context = assemble(harken, "memories", "values")
     assert context.items == ()
     assert rendered(context.markdown).emphasized[1] == "Left out, because searching failed: memories, values."

@@ -32,6 +32,8 @@ _CHARACTERS_A_TOKEN = 16
 _GROWTH_BYTES = 8 * 2**20
 # Vectors of queries that are kept: a premortem always asks the same two hundred.
 _QUERIES = 256
+# A row of such a length is left as it is, to the last bit.
+_AS_GOOD_AS_ONE = 1e-5
 
 
 def presentable(text: str, max_tokens: int) -> str:
@@ -203,6 +205,8 @@ def unit_rows(rows: ArrayLike) -> Vectors:
     lengths = np.linalg.norm(matrix, axis=1, keepdims=True)
     if not np.all(np.isfinite(lengths)) or np.any(lengths == 0):
         raise ValueError("a vector is zero or not finite")
+    if np.all(np.abs(lengths - 1) < _AS_GOOD_AS_ONE):
+        return matrix
     return np.asarray(matrix / lengths, dtype=np.float32)
 
 

@@ -4,6 +4,7 @@ import gc
 import json
 import multiprocessing
 import threading
+import time
 import warnings
 from collections.abc import Iterator, Sequence
 from datetime import date, datetime
@@ -18,6 +19,7 @@ import pytest
 from harken.engine import Harken
 from harken.errors import ConfigError, NotFoundError, StoreError, UsageError
 from harken.importers.importer import ImportReport
+from harken.jobs.job import WorkerState
 from harken.model.conversations import ExchangeStatus, MessageType, Role, SearchScope, Trust
 from harken.storage.past import newest_exchanges
 from harken.testing import HashingEmbedder, OverlapReranker
@@ -88,6 +90,10 @@ class TestRecording:
     def test_a_forked_process_starts_workers_of_its_own(self, harken: Harken) -> None:
         """Its parent's, whose threads it has not, were taken for its own: what a daemon recorded got no vectors."""
         harken.start_worker()
+        # What a thread holds at the fork is held for ever in the child.
+        idle, until = {WorkerState.IDLE}, time.monotonic() + 60
+        while {each.state for each in harken.background._workers.values()} != idle and time.monotonic() < until:
+            time.sleep(0.01)
         child = multiprocessing.get_context("fork").Process(target=_work_in_a_fork, args=(harken,))
         with warnings.catch_warnings():
             # Python warns of forks beside threads, which is what this is about.
