@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from harken.context.compose import marked, on_one_scale
-from harken.context.render import Quote, likeness, speakers, untold
+from harken.context.render import Quote, likeness, told_of
 from harken.model.conversations import (
     DERIVED_SOURCES,
     ContextItem,
@@ -212,9 +212,9 @@ def past_items(recall: PastRecall, untrusted_weight: float, now: datetime) -> li
 def _conversation_item(found: PastConversation, relevance: float, query: str) -> ContextItem:
     title = one_line(found.title) or "untitled"
     lines = [f'**Conversation** "{title}" on {found.at.astimezone():%Y-%m-%d}']
-    lines += [summary] if (summary := untold(found, query)) else []
-    for exchange in found.exchanges:
-        lines.extend(f"- **{name}**: {text}" for name, text in speakers(exchange, query))
+    summary, shown = told_of(found, query)
+    lines += [summary] if summary else []
+    lines += [f"- **{name}**: {text}" for said in shown for name, text in said]
     metadata = {
         "id": found.uid,
         "title": title,

@@ -19,8 +19,9 @@ from harken.text import tokens
 from harken.text.characters import legible
 from harken.text.fence import RECALL_FENCE, as_data, new_mark
 from harken.text.shown import one_line
-from harken.text.words import content_terms, split_sentences
+from harken.text.words import split_sentences
 
+_APART = re.compile(r"\W+")
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})([^\n]*)$")
 # What would begin a heading, a rule, a block of code, or HTML, which goes on to wherever it ends; in lists as well.
 _STRUCTURE = re.compile(
@@ -293,36 +294,43 @@ def recall_quotes(found: PastRecall, now: datetime) -> list[Quote]:
         facts = asked.exchange_uid, "", asked.at[-1], asked.trust.value
         quotes.append(Quote(asked.sentence(now), ASKED, *facts, project=asked.other_project))
     for each in found.conversations:
-        quotes.append(_conversation_quote(each, found.query))
-        quotes += [_exchange_quote(exchange, each, found.query) for exchange in each.exchanges]
+        summary, shown = told_of(each, found.query)
+        quotes.append(_conversation_quote(each, summary))
+        quotes += [_exchange_quote(one, each, said) for one, said in zip(each.exchanges, shown, strict=True)]
     return quotes
 
 
-def untold(found: PastConversation, query: str) -> str:
-    """A conversation's summary on one line, less the sentences that are quoted from its exchanges, or begun there."""
-    shown = [each for exchange in found.exchanges for each in speakers(exchange, query)]
-    told = " ".join(content_terms(" ".join(map(": ".join, shown))))
-    begun = tuple(filter(None, (" ".join(content_terms(it.rsplit(" ", 1)[0])) for _, it in shown if it[-1:] == "…")))
+def told_of(found: PastConversation, query: str) -> tuple[str, list[list[tuple[str, str]]]]:
+    """A conversation's summary, less the sentences that its exchanges quote, or begin; and these quotations.
+
+    Of each exchange there are its speakers and their words.
+    """
+    shown = [speakers(exchange, query) for exchange in found.exchanges]
+    told = _bare(" ".join(": ".join(one) for said in shown for one in said))
+    cut = (text.rsplit(" ", 1)[0] for said in shown for _, text in said if text[-1:] == "…")
+    begun = tuple(filter(None, map(_bare, cut)))
     sentences = split_sentences(summary := one_line(found.summary))
-    left = [
-        each for each in sentences if (said := " ".join(content_terms(each))) not in told and not said.startswith(begun)
-    ]
-    return summary if len(left) == len(sentences) else " ".join(left)
+    left = [each for each in sentences if (said := _bare(each)) not in told and not said.startswith(begun)]
+    return summary if len(left) == len(sentences) else " ".join(left), shown
 
 
-def _conversation_quote(found: PastConversation, query: str) -> Quote:
+def _bare(text: str) -> str:
+    return _APART.sub(" ", text).strip().casefold()
+
+
+def _conversation_quote(found: PastConversation, summary: str) -> Quote:
     similarity = "" if found.similarity is None else f"similarity {found.similarity:.2f}, "
     count = "1 exchange" if found.exchange_count == 1 else f"{found.exchange_count} exchanges"
     lines = [f'Conversation "{one_line(found.title) or "untitled"}" ({similarity}{count})']
-    lines += [f"Summary: {summary}"] if (summary := untold(found, query)) else []
+    lines += [f"Summary: {summary}"] if summary else []
     why = likeness("its best exchange or its summary", found.similarity)
     facts = found.uid, "", found.at, found.trust.value, (), found.other_project, why, found.origin
     return Quote("\n".join(lines), "conversation", *facts)
 
 
-def _exchange_quote(found: PastExchange, of: PastConversation, query: str) -> Quote:
+def _exchange_quote(found: PastExchange, of: PastConversation, said: Sequence[tuple[str, str]]) -> Quote:
     lines = ["Exchange" if found.similarity is None else f"Exchange (similarity {found.similarity:.2f})"]
-    lines.extend(f"{name}: {text}" for name, text in speakers(found, query))
+    lines.extend(f"{name}: {text}" for name, text in said)
     text, why = "\n".join(lines), likeness("what was asked or answered", found.similarity)
     return Quote(text, "exchange", found.uid, "", found.at, found.trust.value, (), of.other_project, why, of.origin)
 
