@@ -197,7 +197,7 @@ def _due_since(tx: Transaction, now: datetime) -> list[tuple[str, datetime, str 
         tx.select(memories.c.uid, memories.c.review_by, projects.c.key)
         .select_from(memories.outerjoin(projects, same(memories.c.project_id, projects.c.id)))
         .where(memories.c.review_by > since, memories.c.review_by <= now, memories.c.superseded_by.is_(None))
-        .order_by(memories.c.review_by, memories.c.id)
+        .order_by(memories.c.review_by, memories.c.uid)
     )
     return [(row.uid, row.review_by, row.key) for row in tx.connection.execute(due)]
 

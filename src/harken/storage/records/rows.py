@@ -317,7 +317,7 @@ def _due(dialect: Dialect, of_some: bool) -> Select[Any]:
     mine = memories.c.tenant == bindparam("of_tenant"), memories.c.superseded_by.is_(None)
     due = select(memories.c.uid, held.label("held")).where(*mine, memories.c.review_by <= bindparam("by"))
     due = due.where(dialect.among(memories.c.uid)) if of_some else due
-    return due.order_by(memories.c.review_by, memories.c.id)
+    return due.order_by(memories.c.review_by, memories.c.uid)
 
 
 def topics_with(tx: Transaction, conversation_uids: Collection[str]) -> list[str]:

@@ -214,6 +214,15 @@ def test_only_words_and_a_confirmation_say_that_a_memory_holds(harken: Harken) -
     assert harken.memories.edit(uid, content="The staging server is staging-8").held_at > confirmed
 
 
+def test_memories_due_on_one_day_keep_their_order_when_all_is_made_anew(harken: Harken) -> None:
+    first, second = (harken.memories.add(said).memory.uid for said in ("The quay is shut", "The ledger is on deck"))
+    for uid in (first, second):
+        harken.memories.review(uid, NOON)
+    harken.memories.edit(first, content="The quay is open")
+    list(harken.maintenance.reindex_from_journal())
+    assert [memory.uid for memory in harken.memories.due(NOON)] == [first, second]
+
+
 def test_merging_keeps_the_first_with_what_the_others_had(harken: Harken) -> None:
     first = harken.memories.add("Deploys happen on Tuesdays", "workflow", 0.3, ["ops"]).memory
     second = harken.memories.add("We ship every week", "workflow", 0.9, ["release"]).memory
