@@ -67,6 +67,8 @@ _HELPERS = ("guardian", "compact", "memory_consolidation")
 _TAKEN_OVER = b'"<EXTERNAL SESSION IMPORTED>"'
 # Copies are written without a pause; who says the same again after going back takes longer.
 _PAUSE = timedelta(seconds=1)
+# From which version on surely an event follows what was typed, whatever stands in the person's name before it.
+_VERSION, _TELLS_EVENTS = re.compile(r"(\d+)\.(\d+)"), (0, 60)
 
 
 class Codex:
@@ -207,8 +209,10 @@ class _RolloutReader(LineReader):
             yield from self._with_head(self._items(line, line.payload))
 
     def finish(self) -> Iterator[ParsedItem]:
-        """Yield the last user texts of a rollout that has no events."""
-        return self._with_head(self._released())
+        """Yield the last user texts of a rollout that has no events, unless its version writes one behind them."""
+        version = _VERSION.match(string(mapping(self._meta).get("cli_version")) or "")
+        is_awaited = version is not None and tuple(map(int, version.groups())) >= _TELLS_EVENTS
+        return self._with_head(() if is_awaited else self._released())
 
     def _learn(self, line: _Line) -> None:
         if self._meta is None:

@@ -50,6 +50,7 @@ def completed(text: str, **more: Any) -> dict[str, Any]:
 
 
 META = entry("session_meta", id=THREAD, timestamp="2026-01-15T11:59:00Z", cwd="/work", cli_version="0.104")
+OLD_META = entry("session_meta", id=THREAD, timestamp="2025-08-15T11:59:00Z", cwd="/work", cli_version="0.20.0")
 CONTEXT = spoken("user", "an unmarked instruction")
 
 
@@ -109,7 +110,7 @@ def test_rollouts_without_events_give_the_models_user_texts_without_codexs_own(w
         "# AGENTS.md instructions for /x\n<INSTRUCTIONS>a</INSTRUCTIONS>",
         "<environment_context>b</environment_context>",
     ]
-    path = write(META, spoken("user", *context, "fix it"), item("reasoning"), spoken("user", "and this"))
+    path = write(OLD_META, spoken("user", *context, "fix it"), item("reasoning"), spoken("user", "and this"))
     assert said(CODEX.parse(path)) == [("user", "text", "fix it"), ("user", "text", "and this")]
 
 
@@ -330,15 +331,25 @@ def test_broken_lines_are_counted_and_the_others_read(write: Write, said: Said) 
 
 
 def test_user_texts_are_held_back_until_it_is_known_who_wrote_them(write: Write, said: Said) -> None:
-    path = write(META, spoken("user", "hi"))
+    path = write(OLD_META, spoken("user", "hi"))
     before = list(CODEX.parse(path))
     assert said(before) == [("user", "text", "hi")]
     reached = [found.offset for found in before if isinstance(found, Checkpoint)]
-    assert reached == [len(json.dumps(META)) + 1]
-    write(META, spoken("user", "hi"), typed("hi"), spoken("assistant", "hello"))
+    assert reached == [len(json.dumps(OLD_META)) + 1]
+    write(OLD_META, spoken("user", "hi"), typed("hi"), spoken("assistant", "hello"))
     after = list(CODEX.parse(path, reached[0]))
     assert said(after) == [("user", "text", "hi"), ("assistant", "text", "hello")]
     assert before[-1] == after[1]
+
+
+def test_a_rollout_cut_before_its_first_event_gives_nothing_that_codex_says_in_the_persons_name(
+    write: Write, said: Said
+) -> None:
+    before = list(CODEX.parse(write(META, CONTEXT, spoken("user", "hi"))))
+    assert said(before) == []
+    [reached] = [found.offset for found in before if isinstance(found, Checkpoint)]
+    path = write(META, CONTEXT, spoken("user", "hi"), typed("hi"))
+    assert said(CODEX.parse(path, reached)) == [("user", "text", "hi")]
 
 
 def test_reading_on_knows_the_conversation_and_that_there_are_events(write: Write, said: Said) -> None:
