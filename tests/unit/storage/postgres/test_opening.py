@@ -161,6 +161,19 @@ class TestSchema:
         finally:
             postgres.execute("DROP DATABASE hosted WITH (FORCE)")
 
+    def test_tables_in_a_schema_whose_name_has_to_be_quoted(
+        self, postgres: PostgresServer, empty: URL, role: str, tmp_path: Path
+    ) -> None:
+        postgres.execute('CREATE SCHEMA "crew-Memory"', empty.database)
+        postgres.execute(f'ALTER DATABASE {empty.database} SET search_path = "crew-Memory", public')
+        for _ in range(2):
+            assert migrate(empty, tmp_path, role=role).schema == HEAD
+        settings = {"store": text_of(empty.set(username=role)), "embedder": "none"}
+        with Harken(tmp_path, settings=settings, env={}) as harken:
+            harken.record_message("birds", "user", "The heron waits in the reeds")
+            assert [hit.entry.text for hit in harken.search("herons").hits] == ["The heron waits in the reeds"]
+        postgres.execute(f"DROP OWNED BY {role}", empty.database)
+
     def test_a_database_that_does_not_hold_every_text(self, postgres: PostgresServer, tmp_path: Path) -> None:
         postgres.execute("CREATE DATABASE latin TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'")
         try:
