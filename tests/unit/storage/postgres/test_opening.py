@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -27,7 +28,8 @@ from harken.storage.conversations import messages_of
 from harken.storage.migrations import HEAD, Migrated
 from harken.storage.open import make_server_role, migrate_store, open_store
 from harken.storage.ports import RowScope
-from harken.storage.postgres.connection import shown
+from harken.storage.postgres.connection import make_engine, shown
+from harken.storage.postgres.rights import make_role
 from harken.testing.store_conformance.asking import differing_traits, found, keep, text_problems
 from harken.testing.talk import START, Talk
 from postgres_server import PostgresServer
@@ -320,6 +322,23 @@ class TestSchema:
         assert migrate(empty, tmp_path).before is None
         assert migrate(empty, tmp_path).before is not None
         open_store(text_of(empty), tmp_path).close()
+
+    def test_a_role_that_two_make_at_once_is_made_by_one(
+        self, postgres: PostgresServer, server_url: URL, tmp_path: Path
+    ) -> None:
+        engine = make_engine(server_url)
+        waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+        with ThreadPoolExecutor(1) as threads:
+            try:
+                with engine.begin() as first:
+                    assert make_role(first, "twin", "secret")
+                    second = threads.submit(make_server_role, text_of(server_url), "twin", "other")
+                    while not second.done() and postgres.execute(waiting) == [(0,)]:
+                        time.sleep(0.01)
+                assert second.result()[1] is False
+            finally:
+                engine.dispose()
+                postgres.execute("DROP ROLE twin")
 
     def test_a_role_that_does_not_exist(self, server_url: URL, tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="CREATE ROLE"):
