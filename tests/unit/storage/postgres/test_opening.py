@@ -24,6 +24,8 @@ from harken.errors import (
     UsageError,
 )
 from harken.model.conversations import Role
+from harken.serve.operations.operation import Caller
+from harken.serve.operations.registry import operation_of
 from harken.storage.conversations import messages_of
 from harken.storage.migrations import HEAD, Migrated
 from harken.storage.open import make_server_role, migrate_store, open_store
@@ -120,8 +122,13 @@ class TestReaching:
         migrate(server_url, tmp_path, role=role)
         postgres.execute(f"ALTER ROLE {role} SET default_transaction_read_only = on")
         settings = {"store": text_of(server_url.set(username=role)), "embedder": "none"}
-        with Harken(tmp_path, settings=settings, env={}) as harken, pytest.raises(StoreReadOnlyError) as error:
-            harken.record_message("c", "user", "nothing of this is kept")
+        with Harken(tmp_path, settings=settings, env={}) as harken:
+            with pytest.raises(StoreReadOnlyError) as error:
+                harken.record_message("c", "user", "nothing of this is kept")
+            for name in ("topics", "digest"):
+                assert operation_of(name).call(harken, {}, Caller(tmp_path, is_owner=True))["topics"] == []
+            with pytest.raises(StoreReadOnlyError):
+                harken.topics.refresh()
         assert "Name the primary" in str(error.value)
         assert "migrate" not in str(error.value)
         postgres.execute(f"DROP OWNED BY {role}", server_url.database)
