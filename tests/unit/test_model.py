@@ -12,6 +12,7 @@ from harken import errors
 from harken.errors import HarkenError, MissingExtraError
 from harken.model import conversations as model
 from harken.model.conversations import EMPTY, Entry, Trust, spoken
+from harken.model.team import AuditEntry
 from harken.testing.talk import START
 
 RECORDS = [record for _, record in inspect.getmembers(model, dataclasses.is_dataclass) if isinstance(record, type)]
@@ -46,6 +47,20 @@ def test_the_empty_mapping_holds_nothing() -> None:
     assert (len(EMPTY), list(EMPTY), EMPTY.get("key"), hash(EMPTY)) == (0, [], None, hash(EMPTY))
     with pytest.raises(KeyError):
         EMPTY["key"]
+
+
+def test_a_line_of_the_audit_makes_its_own_json() -> None:
+    made = AuditEntry(START, "crew", "ann-id", None, None, "search", "http", 200, ("a1",)).view()
+    assert made == {
+        "at": "2023-05-08T12:00:00.000000Z",
+        "principal": "ann-id",
+        "key": None,
+        "space": None,
+        "verb": "search",
+        "via": "http",
+        "status": 200,
+        "ids": ["a1"],
+    }
 
 
 @pytest.mark.parametrize(("author", "expected"), [("Ada", "Ada: hello"), (None, "hello"), ("", "hello")])

@@ -8,7 +8,7 @@ from typing import Any
 
 from harken.errors import NotFoundError, ScopeError
 from harken.model.conversations import Choice
-from harken.model.views import GrantView, KeyView, PrincipalView, SpaceView, view_of
+from harken.model.views import AuditView, GrantView, KeyView, PrincipalView, SpaceView, format_moment, view_of
 
 
 class KeyScope(Choice):
@@ -258,6 +258,10 @@ class AuditEntry:
     via: str
     status: int
     ids: tuple[str, ...] = ()
+
+    def view(self) -> AuditView:
+        """Return the line as JSON."""
+        return view_of(AuditView, self, at=format_moment(self.at))
 
 
 @dataclass(frozen=True, slots=True)

@@ -483,3 +483,16 @@ class GrantView(TypedDict):
     to: str
     kind: str
     access: str
+
+
+class AuditView(TypedDict):
+    """One request: who asked for what, of which ids, when, by which door, and how it was answered."""
+
+    at: str
+    principal: str
+    key: str | None
+    space: str | None
+    verb: str
+    via: str
+    status: int
+    ids: list[str]

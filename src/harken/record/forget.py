@@ -20,8 +20,8 @@ from harken.storage.enrichment.webhooks import tell
 from harken.storage.events import forget_rows
 from harken.storage.ports import Store, Transaction, rows_by
 from harken.storage.positions import conversations_of_messages, message_counts
-from harken.storage.projects import project_row
-from harken.storage.records.rows import TOPIC, kept_times, topics_with
+from harken.storage.projects import drop_unused, project_row
+from harken.storage.records.rows import KEPT, TOPIC, kept_times, topics_with
 from harken.storage.state import SCRUB_DUE, get_setting, set_setting
 from harken.storage.tables import conversations
 
@@ -187,7 +187,10 @@ def forget(
         with store.writing() as tx:
             note_scrub(tx)
             doomed = plan.tombstones[start : start + _AT_ONCE]
+            uids, kinds = [one.uid for one in doomed], (conversations, *(kept.table for kept in KEPT.values()))
+            of = {row.project_id for each in kinds for row in rows_by(tx, each.c.uid, uids, each.c.project_id)}
             forget_rows(tx, doomed)
+            drop_unused(tx, of - {None})
             tell(tx, doomed[-1].at, forgotten=doomed)
             if journal is not None:
                 for folder in {tombstone.conversation_uid for tombstone in doomed}:

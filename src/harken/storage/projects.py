@@ -12,7 +12,7 @@ from sqlalchemy import Select, Text, bindparam, literal_column, select
 from harken.errors import NotFoundError
 from harken.model.conversations import ProjectIdentity
 from harken.storage.ports import AMONG, Dialect, Question, Readable, RowScope, Transaction, bare_by
-from harken.storage.tables import project_aliases, projects, same
+from harken.storage.tables import conversations, metadata, project_aliases, projects, same
 
 
 def project_row(tx: Transaction, name: str) -> int:
@@ -27,8 +27,8 @@ def project_row(tx: Transaction, name: str) -> int:
         return int(by_key)
     named = tx.connection.execute(tx.select(projects.c.id, projects.c.key).where(projects.c.name == name)).all()
     if len(named) > 1:
-        keys = [row.key for row in named]
-        raise NotFoundError(f"Several projects are called {name}. Name one by its key: {', '.join(keys)}")
+        several = ", ".join(row.key for row in named)
+        raise NotFoundError(f"Several projects are called {name}. Name one by its key: {several}")
     if not named:
         raise NotFoundError(f"There is no project {name}. List them: harken status --projects")
     return int(named[0].id)
@@ -37,9 +37,8 @@ def project_row(tx: Transaction, name: str) -> int:
 def project_identity(tx: Transaction, row_id: int) -> ProjectIdentity:
     """The project of a row, with every name that it has been found under, in the order in which they came."""
     rows = tx.connection.execute(_PROJECT, {"of_tenant": tx.tenant, "of_project": row_id}).all()
-    return ProjectIdentity(
-        rows[0].key, rows[0].name, tuple(row.alias for row in rows if row.alias not in (None, row.key))
-    )
+    aliases = tuple(row.alias for row in rows if row.alias not in (None, row.key))
+    return ProjectIdentity(rows[0].key, rows[0].name, aliases)
 
 
 # Built once: it runs with every memory, experience and value that is shown.
@@ -85,11 +84,21 @@ def ensure_project(tx: Transaction, identity: ProjectIdentity) -> int:
         row_id = int(tx.connection.execute(made).scalar_one())
     keys = (identity.key, *identity.aliases)
     known = set(tx.connection.scalars(tx.select(project_aliases.c.alias).where(project_aliases.c.alias.in_(keys))))
-    for key in keys:
-        if key not in known:
-            alias = {"tenant": tx.tenant, "alias": key, "project_id": row_id}
-            tx.connection.execute(tx.dialect.upsert(project_aliases, alias, ("alias",)))
+    for key in (key for key in keys if key not in known):
+        alias = {"tenant": tx.tenant, "alias": key, "project_id": row_id}
+        tx.connection.execute(tx.dialect.upsert(project_aliases, alias, ("alias",)))
     return row_id
+
+
+def drop_unused(tx: Transaction, row_ids: set[int]) -> None:
+    """Remove those projects to which nothing belongs any more, with every name that they were found under."""
+    labels = tx.select(conversations.c.label).where(conversations.c.label.is_not(None))
+    left = row_ids and row_ids - {label.get("own_project_id") for label in tx.connection.scalars(labels)}
+    for of in (each.c.project_id for each in metadata.tables.values() if "project_id" in each.c):
+        if left and of.table is not project_aliases:
+            left -= set(tx.connection.scalars(tx.select(of).where(of.in_(left)).distinct()))
+    for column in (project_aliases.c.project_id, projects.c.id) if left else ():
+        tx.delete(column.table, column.in_(left))
 
 
 def project_of(tx: Transaction, identity: ProjectIdentity | None) -> tuple[int, str]:

@@ -24,6 +24,7 @@ _COUNTED = re.compile(
     r"\bago\b|\b(?:in|e[nm]|tra) \D*\d{,3} (?:mon|qu|ye|jah|m[eê]s|an|añ)|^(?:vor|hace|il y a|dans|há|через)\b"
     "|(?:назад|fa|atrás|[前后後])$"
 )
+_QUARTER = re.compile("quart[ae]|кварт", re.IGNORECASE)
 _DOTTED = re.compile(r"\d\d?\.\d\d?\.")
 # In Chinese one of the days of last week, or of next, where others mean the latest that is over, or the first to come.
 _OF_ANOTHER_WEEK = re.compile("[上下]个?(?:周|星期|礼拜)[一-龥]$")
@@ -92,7 +93,7 @@ def _spoken_span(text: str, now: datetime, prefer: str) -> tuple[datetime, datet
     found = DateDataParser(["en"], settings=settings).get_date_data(text) if len(text) <= _LONGEST else None
     # Making its patterns of all 205 languages takes 2.5 s.
     if found is not None and found.date_obj is None and (languages := _languages_of(text)):
-        parser = DateDataParser(languages, settings=settings)
+        parser = DateDataParser(list(dict.fromkeys((*languages, "en"))), settings=settings)
         found = parser.get_date_data(text)
         found = found if found.date_obj else parser.get_date_data(_known(text, prefer))
     if found is None or found.date_obj is None:
@@ -102,10 +103,10 @@ def _spoken_span(text: str, now: datetime, prefer: str) -> tuple[datetime, datet
     begin = found.date_obj.replace(hour=0, minute=0, second=0, microsecond=0, tzinfo=None)
     if _OF_ANOTHER_WEEK.match(text) and begin.isocalendar()[:2] == now.astimezone().isocalendar()[:2]:
         begin += timedelta(days=7 if text[0] == "下" else -7)
-    days = 1
-    if found.period == "week" and _WEEK.search(text.lower()):
+    days, period = 1, "quarter" if found.period == "month" and _QUARTER.search(text) else found.period
+    if period == "week" and _WEEK.search(text.lower()):
         begin, days = begin - timedelta(days=begin.weekday()), 7
-    elif (months := {"month": 1, "quarter": 3, "year": 12}.get(found.period)) and not _COUNTED.search(text.lower()):
+    elif (months := {"month": 1, "quarter": 3, "year": 12}.get(period)) and not _COUNTED.search(text.lower()):
         begin = begin.replace(month=(begin.month - 1) // months * months + 1, day=1)
         days = sum(calendar.monthrange(begin.year, begin.month + more)[1] for more in range(months))
     return begin.astimezone(UTC), (begin + timedelta(days=days)).astimezone(UTC)

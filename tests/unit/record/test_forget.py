@@ -8,14 +8,16 @@ from sqlalchemy import event
 
 from command_line import files_holding
 from harken.errors import NotFoundError, StoreError
-from harken.model.conversations import Message, ProjectIdentity, Role
+from harken.model.conversations import Message, ProjectIdentity, Role, SavedRecord
 from harken.model.marks import OWNER, Rated, Verdict
 from harken.record.forget import finish_forgetting, forget, plan_conversations, plan_messages, plan_project
+from harken.record.labels import Labels
 from harken.record.recorder import NewMessage
 from harken.storage.conversations import count_all, tombstones_of
 from harken.storage.enrichment.jobs import claim_unembedded
 from harken.storage.entries import load_entries
 from harken.storage.ports import RowScope
+from harken.storage.projects import project_identity, project_row
 from harken.storage.sqlite import store as sqlite_store
 from harken.storage.vectors import ensure_space, put_vectors
 from harken.testing import hashed_vectors
@@ -48,6 +50,35 @@ def test_a_project_goes_with_its_subagents_who_were_elsewhere(place: RecordedHom
     with place.store.reading() as tx:
         plan = plan_project(tx, "here", place.clock())
     assert {grave.uid for grave in plan.tombstones} == {place.uid(name) for name in ("a", "a/1", "a/1/1")}
+
+
+def test_a_project_of_which_nothing_is_left_goes_with_its_names(place: RecordedHome) -> None:
+    mine = ProjectIdentity(f"path:/home/ann/{WORD}", WORD, (f"git:example.org/{WORD}",))
+    for name in ("a", "b"):
+        place.record(name, NewMessage(Role.USER, "one"), project=mine)
+    place.forget(conversation="a")
+    with place.store.reading() as tx:
+        assert project_identity(tx, project_row(tx, WORD)) == mine
+    fields = {"content": "one", "category": "fact", "importance": 0.5, "tags": [], "supersedes": []}
+    fields |= {"trust": "owner", "created_at": "2023-05-08T12:00:00.000000Z"}
+    with place.recorder.saving("memory") as records:
+        records.save(SavedRecord("memory", "m1", place.clock(), fields, mine))
+    place.forget(conversation="b")
+    with place.store.reading() as tx:
+        assert project_identity(tx, project_row(tx, WORD)) == mine
+    place.recorder.forget("memory", ["m1"])
+    assert files_holding(place.home, TRACE) == []
+
+
+def test_a_project_stays_that_a_conversation_goes_back_to_when_its_label_goes(place: RecordedHome) -> None:
+    for name, project in (("a", "mine"), ("b", "mine"), ("c", "other")):
+        place.record(name, NewMessage(Role.USER, "one"), project=ProjectIdentity(f"name:{project}", project))
+    labels = Labels(place.recorder)
+    labels.move(place.uid("a"), "other")
+    place.forget(conversation="b")
+    labels.move(place.uid("a"), None)
+    with place.store.reading() as tx:
+        assert [grave.uid for grave in plan_project(tx, "mine", place.clock()).tombstones] == [place.uid("a")]
 
 
 def test_what_was_said_of_it_meanwhile_is_in_no_file(place: RecordedHome) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typing_extensions import TypedDict
 
-from harken.errors import NotFoundError, UsageError
+from harken.errors import NotFoundError, StoreReadOnlyError, UsageError
 from harken.model.arguments import MAX_TAGS, OFFSET, Argument, Spelling
 from harken.model.views import DigestTopicView, LabelView, TopicView
 from harken.serve.operations.operation import (
@@ -110,9 +111,10 @@ class ShownTopics:
 
 
 def _topics(harken: Harken, wanted: TopicsArguments, caller: Caller) -> ShownTopics:
-    known = harken.topics.list()
-    if caller.is_owner and (wanted.refresh or wanted.by_model or not known):
-        known = harken.topics.refresh(wanted.by_model)
+    known, is_asked = harken.topics.list(), wanted.refresh or wanted.by_model
+    if caller.is_owner and (is_asked or not known):
+        with suppress(*() if is_asked else (StoreReadOnlyError,)):
+            known = harken.topics.refresh(wanted.by_model)
     return ShownTopics(known, harken.topics.titles())
 
 
@@ -151,7 +153,7 @@ def _show_suggested(printer: Printer, found: Mapping[str, Any]) -> None:
 
 def _digest(harken: Harken, wanted: DigestArguments, caller: Caller) -> Sequence[DigestTopic]:
     if caller.is_owner and not harken.topics.list():
-        harken.topics.refresh()
+        _topics(harken, TopicsArguments(), caller)
     limit = caller.read_ahead(wanted.limit)
     part: dict[str, Any] = {"limit": limit, "offset": wanted.offset, "newest": wanted.newest}
     found = harken.topics.digest(since_of(wanted.since), caller.project(harken, wanted.project), **part)

@@ -14,7 +14,7 @@ from typing_extensions import TypedDict
 from harken.errors import UsageError
 from harken.model.arguments import Argument, Spelling
 from harken.model.team import KeyScope, PrincipalKind
-from harken.model.views import KeyView, PrincipalView, format_moment, view_of
+from harken.model.views import AuditView, KeyView, PrincipalView, format_moment
 from harken.serve.operations.operation import (
     AnyOperation,
     Caller,
@@ -151,19 +151,6 @@ class AuditArguments:
     before: Annotated[str | None, Argument("Where to go on: the next_before of the answer before.", most=40)] = None
 
 
-class AuditView(TypedDict):
-    """One request: who asked for what, of which ids, when, by which door, and how it was answered."""
-
-    at: str
-    principal: str
-    key: str | None
-    space: str | None
-    verb: str
-    via: str
-    status: int
-    ids: list[str]
-
-
 class AuditAnswer(TypedDict):
     """Requests, newest first."""
 
@@ -238,8 +225,7 @@ def _audit(member: TeamMember, wanted: AuditArguments, _caller: Caller) -> Audit
     found = member.team.requests.audited(member.speaker, of, since, before, wanted.limit + 1)
     # No offset: whoever reads the audit page by page adds a line to it with each.
     more = format_moment(found[-2].at) if len(found) > wanted.limit else None
-    lines = [view_of(AuditView, each, at=format_moment(each.at)) for each in found[: wanted.limit]]
-    return AuditAnswer(audit=lines, next_before=more)
+    return AuditAnswer(audit=[each.view() for each in found[: wanted.limit]], next_before=more)
 
 
 WHOAMI = of_team(

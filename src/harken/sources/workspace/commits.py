@@ -21,8 +21,9 @@ from harken.sources.workspace.files import FilePlace, find_place, is_of_tests, s
 from harken.sources.workspace.git import Repository
 from harken.sources.workspace.languages import SUFFIXES
 from harken.sources.workspace.tree import Progress, WorkspaceIndex, project_at
-from harken.storage.ports import Transaction
+from harken.storage.ports import Transaction, batches
 from harken.storage.projects import known_project
+from harken.storage.tables import from_microseconds, to_microseconds
 from harken.storage.workspace import commits as rows
 from harken.storage.workspace.commits import Authorship, Churn
 from harken.text import tokens
@@ -205,7 +206,7 @@ class CommitIndex(WorkspaceIndex):
         done, in all) after each; commits before `since`, else of five years ago, are left out.
 
         Raises:
-            UsageError: there is no repository, and was none that is indexed, or the limit is not possible.
+            UsageError: there is no repository, and was none that is indexed, or `since` or the limit is not possible.
             NotFoundError: of what is to be dropped nothing was indexed.
             GitError: git refuses.
         """
@@ -219,7 +220,8 @@ class CommitIndex(WorkspaceIndex):
         boundary = repository.boundary()
         # A shallow clone may be cut elsewhere next time: when more is fetched, there is more to read.
         head = " ".join(filter(None, (repository.head(), *sorted(boundary))))
-        wanted = rows.History(head and f"{head} {repository.refs()}", since or self.recorder.now() - _WINDOW, limit)
+        since = from_microseconds(to_microseconds(since or self.recorder.now() - _WINDOW))
+        wanted = rows.History(head and f"{head} {repository.refs()}", since, limit)
         with store.writing() as tx:
             project_id, report.project = project_at(tx, repository.root)
             done, known = rows.history_of(tx, project_id), rows.known_shas(tx, project_id)
@@ -231,8 +233,7 @@ class CommitIndex(WorkspaceIndex):
         missing = [sha for sha in shas if sha not in known]
         report.cut, report.known = len(listed) - len(shas), len(shas) - len(missing)
         written = (f"{rows.SOURCE}:{project_id}",)
-        for start in range(0, len(missing), _BATCH):
-            batch = missing[start : start + _BATCH]
+        for batch in batches(missing, _BATCH):
             patches = repository.patches(batch, SUFFIXES)
             read = [self._ready(each, patches.get(each.sha, "")) for each in repository.commits(batch)]
             with store.writing(of=written) as tx:

@@ -123,7 +123,7 @@ BEGIN
     -- unless dates or a scope leave some unread; a word of several lexemes has a rank where it is not held.
     IF total > all_ranked THEN
         SELECT s.most_common_elems::text::text[], s.most_common_elem_freqs INTO commonest, shares FROM pg_stats s
-        WHERE s.schemaname = '{schema}' AND s.tablename = said AND s.attname = 'words';
+        WHERE quote_ident(s.schemaname) = '{schema}' AND s.tablename = said AND s.attname = 'words';
     END IF;
     FOR place IN 1 .. cardinality(queries) LOOP
         counts[place] := shares[array_position(commonest, lexemes[place])] * total;

@@ -89,6 +89,7 @@ def make_role(connection: Connection, role: str, password: str) -> bool:
 
     The server gets the password's hash, so that no log of it has the password.
     """
+    lock_schema(connection)
     known = "SELECT quote_ident(:role), EXISTS (SELECT FROM pg_roles WHERE rolname = :role)"
     quoted, is_there = connection.execute(text(known), {"role": role}).one()
     if not is_there:

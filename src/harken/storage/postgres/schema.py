@@ -41,7 +41,7 @@ _MAINTAIN_SINCE = (17,)
 _SERVES = "serves Harken from schema "
 _WALLED = text("""
     SELECT c.relname FROM pg_class c JOIN pg_policy p ON p.polrelid = c.oid
-    WHERE c.relnamespace = current_schema()::regnamespace AND c.relrowsecurity AND p.polname = 'of_tenant'
+    WHERE c.relnamespace = quote_ident(current_schema())::regnamespace AND c.relrowsecurity AND p.polname = 'of_tenant'
         AND pg_get_expr(p.polqual, p.polrelid) = '(tenant = current_setting(''harken.tenant''::text, true))'""")
 
 

@@ -5,13 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from harken.errors import GitError
+from harken import Harken
+from harken.errors import GitError, UsageError
 from harken.model.workspace import FileChange
 from harken.sources.workspace.git import Repository as Git
 from harken.sources.workspace.git import find_repository, parse_log
 from repositories import Repository
 
-LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
+LONG_AGO, NOW = datetime(2000, 1, 1, tzinfo=UTC), datetime(2026, 5, 5, tzinfo=UTC)
 
 
 def history(repository: Repository) -> Git:
@@ -96,3 +97,16 @@ def test_no_repository_is_no_error_and_an_unborn_one_has_no_head(repository: Rep
 def test_a_refusal_of_git_is_told_in_its_words(tmp_path: Path) -> None:
     with pytest.raises(GitError, match="git log failed"):
         Git(tmp_path).commits(["a" * 40])
+
+
+def test_a_history_is_read_from_a_moment_of_this_machine_on_and_from_no_text(
+    repository: Repository, tmp_path: Path
+) -> None:
+    repository.commit("first", a_py="1\n")
+    with Harken(tmp_path / "home", settings={"embedder": "none"}, env={}, now=lambda: NOW) as harken:
+        with pytest.raises(UsageError, match=r"datetime\(2026, 5, 8\)"):
+            harken.commits.index(repository.root, since="2026-01-01")  # type: ignore[arg-type]
+        assert harken.maintenance.projects() == []
+        since = datetime(2026, 1, 1)
+        assert harken.commits.index(repository.root, since=since).added == 1
+        assert harken.commits.index(repository.root, since=since).known == 1

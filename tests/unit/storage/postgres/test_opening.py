@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -23,11 +24,14 @@ from harken.errors import (
     UsageError,
 )
 from harken.model.conversations import Role
+from harken.serve.operations.operation import Caller
+from harken.serve.operations.registry import operation_of
 from harken.storage.conversations import messages_of
 from harken.storage.migrations import HEAD, Migrated
 from harken.storage.open import make_server_role, migrate_store, open_store
 from harken.storage.ports import RowScope
-from harken.storage.postgres.connection import shown
+from harken.storage.postgres.connection import make_engine, shown
+from harken.storage.postgres.rights import make_role
 from harken.testing.store_conformance.asking import differing_traits, found, keep, text_problems
 from harken.testing.talk import START, Talk
 from postgres_server import PostgresServer
@@ -118,8 +122,13 @@ class TestReaching:
         migrate(server_url, tmp_path, role=role)
         postgres.execute(f"ALTER ROLE {role} SET default_transaction_read_only = on")
         settings = {"store": text_of(server_url.set(username=role)), "embedder": "none"}
-        with Harken(tmp_path, settings=settings, env={}) as harken, pytest.raises(StoreReadOnlyError) as error:
-            harken.record_message("c", "user", "nothing of this is kept")
+        with Harken(tmp_path, settings=settings, env={}) as harken:
+            with pytest.raises(StoreReadOnlyError) as error:
+                harken.record_message("c", "user", "nothing of this is kept")
+            for name in ("topics", "digest"):
+                assert operation_of(name).call(harken, {}, Caller(tmp_path, is_owner=True))["topics"] == []
+            with pytest.raises(StoreReadOnlyError):
+                harken.topics.refresh()
         assert "Name the primary" in str(error.value)
         assert "migrate" not in str(error.value)
         postgres.execute(f"DROP OWNED BY {role}", server_url.database)
@@ -160,6 +169,19 @@ class TestSchema:
             assert migrate(postgres.of("hosted"), tmp_path).schema == HEAD
         finally:
             postgres.execute("DROP DATABASE hosted WITH (FORCE)")
+
+    def test_tables_in_a_schema_whose_name_has_to_be_quoted(
+        self, postgres: PostgresServer, empty: URL, role: str, tmp_path: Path
+    ) -> None:
+        postgres.execute('CREATE SCHEMA "crew-Memory"', empty.database)
+        postgres.execute(f'ALTER DATABASE {empty.database} SET search_path = "crew-Memory", public')
+        for _ in range(2):
+            assert migrate(empty, tmp_path, role=role).schema == HEAD
+        settings = {"store": text_of(empty.set(username=role)), "embedder": "none"}
+        with Harken(tmp_path, settings=settings, env={}) as harken:
+            harken.record_message("birds", "user", "The heron waits in the reeds")
+            assert [hit.entry.text for hit in harken.search("herons").hits] == ["The heron waits in the reeds"]
+        postgres.execute(f"DROP OWNED BY {role}", empty.database)
 
     def test_a_database_that_does_not_hold_every_text(self, postgres: PostgresServer, tmp_path: Path) -> None:
         postgres.execute("CREATE DATABASE latin TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'")
@@ -307,6 +329,23 @@ class TestSchema:
         assert migrate(empty, tmp_path).before is None
         assert migrate(empty, tmp_path).before is not None
         open_store(text_of(empty), tmp_path).close()
+
+    def test_a_role_that_two_make_at_once_is_made_by_one(
+        self, postgres: PostgresServer, server_url: URL, tmp_path: Path
+    ) -> None:
+        engine = make_engine(server_url)
+        waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+        with ThreadPoolExecutor(1) as threads:
+            try:
+                with engine.begin() as first:
+                    assert make_role(first, "twin", "secret")
+                    second = threads.submit(make_server_role, text_of(server_url), "twin", "other")
+                    while not second.done() and postgres.execute(waiting) == [(0,)]:
+                        time.sleep(0.01)
+                assert second.result()[1] is False
+            finally:
+                engine.dispose()
+                postgres.execute("DROP ROLE twin")
 
     def test_a_role_that_does_not_exist(self, server_url: URL, tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="CREATE ROLE"):
