@@ -91,6 +91,24 @@ def test_a_journal_that_lost_what_the_rows_hold_gets_it_back(told: CommandLine, 
     assert_whole(told)
 
 
+def test_a_later_state_that_the_journal_alone_lost_holds(told: CommandLine) -> None:
+    saved = told("memory", "add", "The slipway is closed on Mondays").out.split()[-1]
+    told("memory", "edit", saved, "--importance", "0.9")
+    talk = told.search("boathouse")[0]["conversation_id"]
+    for tag in ("boats", "harbour"):
+        told("tag", "add", "--on", talk, tag)
+    for later in (b'"importance":0.9', b'"boats","harbour"'):
+        file = journal_file(told.home, later)
+        file.write_bytes(file.read_bytes()[:-25])
+    told("doctor", code=1)
+    told("doctor", "--fix")
+    for repaired in ("doctor", "reindex --from-journal"):
+        told(*repaired.split())
+        [memory] = told("memory", "list", "--json").json()
+        assert memory["importance"] == 0.9
+        assert {each["tag"] for each in told("tag", "list", "--json").json()["tags"]} == {"boats", "harbour"}
+
+
 def in_journal(cli: CommandLine, old: bytes, new: bytes) -> None:
     file = journal_file(cli.home, old)
     file.write_bytes(file.read_bytes().replace(old, new))

@@ -74,6 +74,11 @@ class _Told:
     broken: int = 0
     strange: set[str] = field(default_factory=set)
 
+    def lacks(self, name: EventName, row: _Statement) -> bool:
+        """Whether the row's state came after all that is told; one with a mere other moment is a damaged row."""
+        told = self.statements.get(name, ())
+        return all(one.at and row.at and one.at < row.at and one.content != row.content for one in told)
+
     def agrees(self, name: EventName, row: _Statement) -> bool:
         later = self.changed.get(name, ())
         return any(one.agrees(row) and row.changing in (one.changing, *later) for one in self.statements[name])
@@ -168,13 +173,13 @@ def compare(tx: Transaction, journal: Journal, uid: str, lost: Lost | None = Non
             entry = entries.pop(event.uid, None) if isinstance(event, Message) else None
             is_shown = not isinstance(event, Message) or _is_shown(event, entry)
             found.wrong_entries += not is_shown
-            if name in told.statements and not told.agrees(name, row):
+            if told.lacks(name, row):
+                doubtful[name] = entry is not None and is_shown
+            elif not told.agrees(name, row):
                 if any(one.is_sealed for one in told.statements[name]) or entry is None or not is_shown:
                     found.wrong_rows.add(name)
                 else:
                     unsure[name] = _witnessed(event)
-            elif name not in told.statements:
-                doubtful[name] = entry is not None and is_shown
     except (StoreCorruptError, DBAPIError, ValueError, TypeError, AttributeError):
         return Comparison(uid, broken=told.broken, is_unreadable=True)
     # Where only ids differ of what a message belongs to, its entry is no witness.
@@ -302,7 +307,7 @@ def _statement(event: Event) -> _Statement:
     if isinstance(event, Tombstone):
         return _Statement(None)
     if isinstance(event, Labelled):
-        return _Statement(_checksum(event), at=event.at)
+        return _Statement((event.title, event.tags, event.project), at=event.at)
     return _Statement(_checksum(event))
 
 
