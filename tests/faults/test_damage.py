@@ -114,6 +114,15 @@ def in_journal(cli: CommandLine, old: bytes, new: bytes) -> None:
     file.write_bytes(file.read_bytes().replace(old, new))
 
 
+def test_a_memory_that_search_sees_otherwise_than_it_is_is_found_and_set_right(told: CommandLine) -> None:
+    told("memory", "add", "The slipway is closed on Mondays")
+    in_rows(told, "UPDATE entries SET text = 'The slipway is open' WHERE source = 'memory'")
+    assert "Search sees 1 records of memories otherwise than they are." in told("doctor", code=1).out
+    told("doctor", "--fix")
+    assert told("doctor").out.startswith("All agrees")
+    assert [hit["text"] for hit in told.search("slipway")] == ["The slipway is closed on Mondays"]
+
+
 def in_rows(cli: CommandLine, statement: str) -> None:
     with closing(sqlite3.connect(cli.home / "harken.db")) as database, database:
         assert database.execute(statement).rowcount == 1
