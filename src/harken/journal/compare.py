@@ -117,16 +117,13 @@ class Comparison:
         saved = self.uid in SOURCE_OF_FOLDER
         place, what = (self.uid, "records") if saved else (f"conversation {self.uid}", "messages")
         broken = self.broken + len(self.strange)
-        missed, lacked = _spoken(self.missing), _spoken(self.lacking)
+        missed, lacked = (len(_of_kind(names, *_SPOKEN_OR_KEPT)) for names in (self.missing, self.lacking))
+        more = len(self.missing) - missed
         others = f"{lacked} {what}" if lacked else f"{len(self.lacking)} events"
         counted = (
             (broken, f"{broken} lines of the journal of {place} are damaged."),
             (self.is_unreadable, f"Rows of {place} cannot be read; the journal is right."),
-            (
-                self.missing,
-                f"The journal of {place} lacks {missed} {what} and {len(self.missing) - missed} other events"
-                " of the rows.",
-            ),
+            (self.missing, f"The journal of {place} lacks {missed} {what} and {more} other events of the rows."),
             (self.lacking, f"The rows lack {others} of the journal of {place}."),
             (self.wrong_rows, f"{len(self.wrong_rows)} rows of {place} differ from the journal, which is right."),
             (self.wrong_lines, f"{len(self.wrong_lines)} lines of {place} differ from the rows, which are right."),
@@ -135,10 +132,6 @@ class Comparison:
             (self.unforgotten, f"The journal still has {self.unforgotten} forgotten {what} of {place}."),
         )
         yield from (problem for found, problem in counted if found)
-
-
-def _spoken(names: Collection[EventName]) -> int:
-    return sum(1 for kind, _ in names if kind in _SPOKEN_OR_KEPT)
 
 
 @dataclass(slots=True)

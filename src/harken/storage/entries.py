@@ -286,8 +286,8 @@ def record_entries(tx: Transaction, source: str) -> dict[str, set[tuple[str, str
     """The part, text and trust of each entry of a source's records, by the records' ids."""
     found: dict[str, set[tuple[str, str, str]]] = {}
     columns = entries.c.ref_uid, entries.c.part, entries.c.text, entries.c.trust
-    for uid, *entry in tx.connection.execute(tx.select(*columns).where(entries.c.source == source)):
-        found.setdefault(uid, set()).add((entry[0], entry[1], entry[2]))
+    for row in tx.connection.execute(tx.select(*columns).where(entries.c.source == source)):
+        found.setdefault(row[0], set()).add((row[1], row[2], row[3]))
     return found
 
 

@@ -103,6 +103,12 @@ class FoundMemory:
         return {**self.memory.view(), "score": self.hit.score, "similarity": self.hit.similarity}
 
 
+class FoundMemories(tuple[FoundMemory, ...]):
+    """The memories that answer a query, best first; `notes` say what could not be searched, and what helps."""
+
+    notes: Sequence[str] = ()
+
+
 @dataclass(slots=True)
 class Memories:
     """Memories saved on purpose; reached as `Harken.memories`.
@@ -199,7 +205,7 @@ class Memories:
         mode: str = "hybrid",
         directory: str | Path | None = None,
         conversation: str | None = None,
-    ) -> Sequence[FoundMemory]:
+    ) -> FoundMemories:
         """The memories that answer a query, best first; those that were superseded are not among them.
 
         From a directory, or a conversation's project, others are seen as `rag.scope` has it; from nowhere, all alike.
@@ -210,16 +216,16 @@ class Memories:
         """
         check_limit(limit, _MOST_FOUND)
         least = checked_importance(min_importance)
-        facets = [f"tag:{tag}" for tag in checked_tags(tags)]
-        if category is not None:
-            facets.append(f"category:{checked_category(category)}")
+        kinds = [] if category is None else [f"category:{checked_category(category)}"]
+        facets = [*kinds, *(f"tag:{tag}" for tag in checked_tags(tags))]
         scope = SearchScope(sources=(SOURCE,), project=project, facets=tuple(facets))
         wanted = limit * (_OVER_FETCH if least else 1)
-        hits = self.search_entries(query, scope, wanted, mode, directory=directory, conversation=conversation).hits
+        answer = self.search_entries(query, scope, wanted, mode, directory=directory, conversation=conversation)
         with self.store.reading() as tx:
-            known = {one.uid: one for one in _read(tx, [hit.entry.ref_uid for hit in hits])}
-        found = [FoundMemory(known[hit.entry.ref_uid], hit) for hit in hits if hit.entry.ref_uid in known]
-        best = [one for one in found if one.memory.importance >= least][:limit]
+            known = {one.uid: one for one in _read(tx, [hit.entry.ref_uid for hit in answer.hits])}
+        found = [FoundMemory(known[hit.entry.ref_uid], hit) for hit in answer.hits if hit.entry.ref_uid in known]
+        best = FoundMemories([one for one in found if one.memory.importance >= least][:limit])
+        best.notes = answer.notes
         self._touch([one.memory.uid for one in best])
         return best
 
