@@ -160,13 +160,16 @@ def compare(tx: Transaction, journal: Journal, uid: str, lost: Lost | None = Non
     unsure: dict[EventName, object] = {}
     try:
         entries = message_entries(tx, uid)
-        seen = record_entries(tx, SOURCE_OF_FOLDER[uid]) if uid in SOURCE_OF_FOLDER else {}
+        seen = record_entries(tx, SOURCE_OF_FOLDER[uid]) if uid in SOURCE_OF_FOLDER else set()
         for event in events_of(tx, uid):
             name = name_of(event)
             held[name] = row = _statement(event)
             entry = entries.pop(event.uid, None) if isinstance(event, Message) else None
-            is_shown = _is_shown(event, entry, seen)
+            is_shown = not isinstance(event, Message) or _is_shown(event, entry)
             found.wrong_entries += not is_shown
+            if isinstance(event, SavedRecord) and event.fields is not None:
+                made = (new for new in KEPT[event.source].entries(event) if new.text.strip())
+                seen ^= {(event.uid, new.part, new.text, event.fields["trust"]) for new in made}
             if told.lacks(name, row):
                 doubtful[name] = entry is not None and is_shown
             elif not told.agrees(name, row):
@@ -180,20 +183,15 @@ def compare(tx: Transaction, journal: Journal, uid: str, lost: Lost | None = Non
     unwitnessed = {name_of(one) for one in _told_under(journal, uid, unsure) if unsure[name_of(one)] == _witnessed(one)}
     found.wrong_rows |= unwitnessed
     found.wrong_lines |= unsure.keys() - unwitnessed
-    found.wrong_entries += len(entries) + len(seen)
+    found.wrong_entries += len(entries) + len({uid for uid, *_ in seen})
     found.broken, found.strange = told.broken, told.strange & {uid for _, uid in held}
     _bury(found, set(told.statements), set(held))
     _sort_out(tx, journal, found, told, doubtful, lost or Lost())
     return found
 
 
-def _is_shown(event: Event, entry: MessageEntry | None, seen: dict[str, set[tuple[str, str, str]]]) -> bool:
-    if isinstance(event, SavedRecord) and event.fields is not None:
-        made = (new for new in KEPT[event.source].entries(event) if new.text.strip())
-        return seen.pop(event.uid, set()) == {(new.part, new.text, event.fields["trust"]) for new in made}
-    if not isinstance(event, Message):
-        return True
-    return not is_searchable(event) if entry is None else entry.is_of(event)
+def _is_shown(message: Message, entry: MessageEntry | None) -> bool:
+    return not is_searchable(message) if entry is None else entry.is_of(message)
 
 
 def _bury(found: Comparison, written: set[EventName], held: set[EventName]) -> None:

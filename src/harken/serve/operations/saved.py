@@ -294,10 +294,6 @@ class DueArguments:
     within: Annotated[int, Argument("Also those that are due within so many days.", 0, 10_000)] = 0
 
 
-def _due(harken: Harken, wanted: DueArguments, _caller: Caller) -> Sequence[Memory]:
-    return harken.memories.due(datetime.now(UTC) + timedelta(days=wanted.within))
-
-
 def _show_due(printer: Printer, found: Sequence[Memory]) -> None:
     for one in found:
         _show_review(printer, one)
@@ -418,7 +414,7 @@ OPERATIONS = (
         "memory_due",
         "List the memories that are to be looked at again: their user should say whether they still hold.",
         DueArguments,
-        _due,
+        lambda harken, wanted, _caller: harken.memories.due(datetime.now(UTC) + timedelta(days=wanted.within)),
         "List memories to review",
         DueAnswer,
         listed("memories"),
