@@ -243,6 +243,25 @@ def test_a_value_that_cannot_be_is_called_damage_in_one_line_that_names_the_repa
     assert "harken doctor --fix" in said or "harken reindex --from-journal" in said
 
 
+@pytest.mark.parametrize(
+    ("statement", "command"),
+    [
+        ("UPDATE memories SET trust = 'ownes'", ["memory", "list"]),
+        ("UPDATE memories SET importance = 'h`lf'", ["memory", "search", "slipway"]),
+        ("UPDATE exchanges SET status = 'done' WHERE id = (SELECT min(id) FROM exchanges)", ["export"]),
+    ],
+)
+def test_values_of_memories_and_of_exchanges_that_cannot_be_are_called_damage_too(
+    told: CommandLine, tmp_path: Path, statement: str, command: list[str]
+) -> None:
+    told("memory", "add", "The slipway is closed on Mondays")
+    in_rows(told, statement)
+    words = [*command, tmp_path / "all.jsonl"] if command == ["export"] else command
+    assert "is damaged: " in told.fails(*words)
+    told("doctor", "--fix")
+    told(*words)
+
+
 def newer_line(**fields: object) -> bytes:
     line = json.dumps(fields, separators=(",", ":")).encode() + b"\n"
     return line[:-2] + f',"crc":"{zlib.crc32(line):08x}"}}\n'.encode()

@@ -33,6 +33,7 @@ from harken.storage.records.rows import (
     standing_memories,
     standing_question,
 )
+from harken.storage.tables import interpret
 
 DEFAULT_IMPORTANCE = 0.5
 _MOST_FOUND, _MOST_LISTED = 100, 1000
@@ -396,7 +397,7 @@ def _reconciled(
 def _read(tx: Transaction, uids: Sequence[str]) -> list[Memory]:
     """The memories of these ids, in this order; those that are gone are left out."""
     known, accessed = find_kept(tx, SOURCE, uids), accessed_times(tx, uids)
-    return [memory_of(known[uid], accessed.get(uid)) for uid in uids if uid in known]
+    return [interpret(lambda one: memory_of(known[one], accessed.get(one)), uid) for uid in uids if uid in known]
 
 
 def whole_uids(tx: Transaction, source: str, uids: Iterable[str]) -> list[str]:
