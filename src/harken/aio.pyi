@@ -72,7 +72,7 @@ from harken.search.recall import Recall
 from harken.sources.experiences.candidates import Candidate
 from harken.sources.experiences.experiences import Active
 from harken.sources.experiences.values import AxisClusters, Member, Validity
-from harken.sources.memories.memories import FoundMemory, SavedMemory
+from harken.sources.memories.memories import FoundMemories, SavedMemory
 from harken.sources.memories.memory import Memory
 from harken.sources.source import SourceHit
 from harken.sources.topics.topics import DigestTopic, Topic
@@ -423,7 +423,7 @@ class AsyncMemories:
         mode: str = ...,
         directory: str | Path | None = ...,
         conversation: str | None = ...,
-    ) -> Sequence[FoundMemory]: ...
+    ) -> FoundMemories: ...
     async def edit(
         self,
         uid: str,

@@ -127,7 +127,8 @@ class _Client:
             if response.status_code not in _AGAIN or attempt == attempts:
                 raise _refusal(response)
             # Later than it says, each by another moment: whoever was refused together would come back together.
-            yield wait + _seconds(response.headers.get("retry-after", ""))
+            asked = response.headers.get("retry-after", "")
+            yield wait + (min(_MOST_WAIT, float(asked)) if asked.isdecimal() else 0.0)
         raise AssertionError("the last attempt returns or raises")
 
 
@@ -233,10 +234,6 @@ def _refusal(response: httpx.Response) -> ApiError:
         # What stands between here and the server may answer in its own way.
         told = f"{response.url} answers {response.reason_phrase}, not as Harken does."
         return ApiError(response.status_code, "about:blank", told)
-
-
-def _seconds(text: str) -> float:
-    return min(_MOST_WAIT, float(text)) if text.isdecimal() else 0.0
 
 
 def required_of(operation: AnyOperation) -> list[str]:

@@ -91,9 +91,36 @@ def test_a_journal_that_lost_what_the_rows_hold_gets_it_back(told: CommandLine, 
     assert_whole(told)
 
 
+def test_a_later_state_that_the_journal_alone_lost_holds(told: CommandLine) -> None:
+    saved = told("memory", "add", "The slipway is closed on Mondays").out.split()[-1]
+    told("memory", "edit", saved, "--importance", "0.9")
+    talk = told.search("boathouse")[0]["conversation_id"]
+    for tag in ("boats", "harbour"):
+        told("tag", "add", "--on", talk, tag)
+    for later in (b'"importance":0.9', b'"boats","harbour"'):
+        file = journal_file(told.home, later)
+        file.write_bytes(file.read_bytes()[:-25])
+    told("doctor", code=1)
+    told("doctor", "--fix")
+    for repaired in ("doctor", "reindex --from-journal"):
+        told(*repaired.split())
+        [memory] = told("memory", "list", "--json").json()
+        assert memory["importance"] == 0.9
+        assert {each["tag"] for each in told("tag", "list", "--json").json()["tags"]} == {"boats", "harbour"}
+
+
 def in_journal(cli: CommandLine, old: bytes, new: bytes) -> None:
     file = journal_file(cli.home, old)
     file.write_bytes(file.read_bytes().replace(old, new))
+
+
+def test_a_memory_that_search_sees_otherwise_than_it_is_is_found_and_set_right(told: CommandLine) -> None:
+    told("memory", "add", "The slipway is closed on Mondays")
+    in_rows(told, "UPDATE entries SET text = 'The slipway is open' WHERE source = 'memory'")
+    assert "Search sees 1 records of memories otherwise than they are." in told("doctor", code=1).out
+    told("doctor", "--fix")
+    assert told("doctor").out.startswith("All agrees")
+    assert [hit["text"] for hit in told.search("slipway")] == ["The slipway is closed on Mondays"]
 
 
 def in_rows(cli: CommandLine, statement: str) -> None:
@@ -214,6 +241,25 @@ def test_a_value_that_cannot_be_is_called_damage_in_one_line_that_names_the_repa
     said = told.fails(*[uid if word == "ID" else word for word in command])
     assert "is damaged: " in said
     assert "harken doctor --fix" in said or "harken reindex --from-journal" in said
+
+
+@pytest.mark.parametrize(
+    ("statement", "command"),
+    [
+        ("UPDATE memories SET trust = 'ownes'", ["memory", "list"]),
+        ("UPDATE memories SET importance = 'h`lf'", ["memory", "search", "slipway"]),
+        ("UPDATE exchanges SET status = 'done' WHERE id = (SELECT min(id) FROM exchanges)", ["export"]),
+    ],
+)
+def test_values_of_memories_and_of_exchanges_that_cannot_be_are_called_damage_too(
+    told: CommandLine, tmp_path: Path, statement: str, command: list[str]
+) -> None:
+    told("memory", "add", "The slipway is closed on Mondays")
+    in_rows(told, statement)
+    words = [*command, tmp_path / "all.jsonl"] if command == ["export"] else command
+    assert "is damaged: " in told.fails(*words)
+    told("doctor", "--fix")
+    told(*words)
 
 
 def newer_line(**fields: object) -> bytes:

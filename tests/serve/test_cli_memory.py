@@ -44,6 +44,13 @@ def test_a_memory_is_added_found_shown_changed_and_forgotten(tool: CommandLine) 
     assert tool.search("valkey") == []
 
 
+def test_a_search_of_memories_says_what_it_could_not_search(cli: CommandLine) -> None:
+    add(cli, "We deploy on Thursdays")
+    found = cli("memory", "search", "release day", settings={"HARKEN_EMBEDDER": "onnx"})
+    assert found.out == "Nothing was found.\n"
+    assert found.err.startswith("Searched by words alone: nothing is embedded yet.")
+
+
 def test_people_see_what_became_of_a_memory(tool: CommandLine) -> None:
     first = add(tool, "We use PostgreSQL 15 on staging", "--category", "decision", "--everywhere")
     assert first["project"] is None

@@ -136,7 +136,7 @@ def memory_tools(memories: Memories) -> list[Tool]:
             room,
         )
         if not shown:
-            return ToolOutcome("No memory was found. Try other words.")
+            return ToolOutcome(f"No memory was found. Try other words. {' '.join(found.notes)}".rstrip())
         ids = ", ".join(one.memory.uid for one in found[: len(shown)])
         return ToolOutcome(fence.block(SAVED, shown), kept=f"(Found {len(shown)} memories: {ids}; recalled, not said.)")
 

@@ -23,9 +23,10 @@ from harken.model.provenance import Provenance
 from harken.model.team import RecordOrigin
 from harken.record.forget import plan_saved
 from harken.record.recorder import Recorder
+from harken.search.session import NOTHING_RECORDED
 from harken.search.union import in_one_order, trust_here
 from harken.sources.experiences.experiences import Active, Experiences
-from harken.sources.memories.memories import FoundMemory, Memories, whole_uids
+from harken.sources.memories.memories import FoundMemories, Memories, whole_uids
 from harken.sources.memories.memory import Memory
 from harken.storage.conversations import messages_of_exchange
 from harken.storage.positions import messages_within
@@ -186,8 +187,8 @@ class TeamMemories(Memories):
         answers = self.reach.every(lambda: newest(partial(Memories.list, self)), lambda it: newest(it.memories.list))
         return [*self._told(_page(answers, lambda one: (one.created_at, one.content), limit, offset))]
 
-    def search(self, query: str, **options: Any) -> Sequence[FoundMemory]:
-        """See `Memories.search`."""
+    def search(self, query: str, **options: Any) -> FoundMemories:
+        """See `Memories.search`; notes are those of the space at hand."""
         answers = self.reach.every(
             lambda: Memories.search(self, query, **options), lambda there: there.memories.search(query, **options)
         )
@@ -199,7 +200,9 @@ class TeamMemories(Memories):
             lambda one: (one.memory.created_at, one.memory.content),
         )[: options.get("limit", 10)]
         told = self._told([(space, one.memory) for space, one in merged])
-        return [replace(one, memory=memory) for (_, one), memory in zip(merged, told, strict=True)]
+        found = FoundMemories(replace(one, memory=memory) for (_, one), memory in zip(merged, told, strict=True))
+        found.notes = [note for note in answers[0][1].notes if not found or note != NOTHING_RECORDED]
+        return found
 
     def due(self, at: datetime | None = None) -> Sequence[Memory]:
         """See `Memories.due`; those of the space at hand alone, for only there can they be confirmed."""

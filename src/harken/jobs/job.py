@@ -316,6 +316,7 @@ class Worker:
         self._signal = threading.Event()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
+        self._late_at = math.inf
 
     def start(self) -> None:
         """Begin; a running worker is left alone."""
@@ -328,7 +329,8 @@ class Worker:
             self._thread.start()
 
     def stop(self, timeout_seconds: float = 10.0) -> None:
-        """Finish the batch in hand and end; what is not finished in time is given back when its lease ends."""
+        """Finish the batch in hand and end; one that takes longer is left at its next step, until its lease ends."""
+        self._late_at = time.monotonic() + timeout_seconds
         self._stopping.set()
         self._signal.set()
         if self._thread is not None:
@@ -339,7 +341,10 @@ class Worker:
         self._signal.set()
 
     def _run(self, stopping: threading.Event) -> None:
-        begin_background(Pace(self._is_gentle, stopping.wait))
+        pace = Pace(
+            self._is_gentle, stopping.wait, is_late=lambda: stopping.is_set() and time.monotonic() > self._late_at
+        )
+        begin_background(pace)
         try:
             while not stopping.is_set():
                 self.state = WorkerState.PROCESSING
@@ -355,6 +360,8 @@ class Worker:
     def _batch(self) -> int:
         try:
             done = self.work.run_once()
+        except SystemExit:
+            return 0
         except Exception as error:  # noqa: BLE001 - a worker outlives whatever its work raises; it is logged and shown
             self.last_error = type(error).__name__
             _log.warning("work_failed", work=self.work.name, error_class=self.last_error)

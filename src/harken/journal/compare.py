@@ -33,7 +33,7 @@ from harken.model.conversations import (
     Trusted,
 )
 from harken.model.marks import Rated
-from harken.storage.entries import MessageEntry, is_searchable, message_entries
+from harken.storage.entries import MessageEntry, is_searchable, message_entries, record_entries
 from harken.storage.events import EventName, events_of, name_of
 from harken.storage.ports import Transaction
 from harken.storage.records.rows import KEPT, SOURCE_OF_FOLDER
@@ -74,6 +74,11 @@ class _Told:
     broken: int = 0
     strange: set[str] = field(default_factory=set)
 
+    def lacks(self, name: EventName, row: _Statement) -> bool:
+        """Whether the row's state came after all that is told; one with a mere other moment is a damaged row."""
+        told = self.statements.get(name, ())
+        return all(one.at and row.at and one.at < row.at and one.content != row.content for one in told)
+
     def agrees(self, name: EventName, row: _Statement) -> bool:
         later = self.changed.get(name, ())
         return any(one.agrees(row) and row.changing in (one.changing, *later) for one in self.statements[name])
@@ -112,16 +117,13 @@ class Comparison:
         saved = self.uid in SOURCE_OF_FOLDER
         place, what = (self.uid, "records") if saved else (f"conversation {self.uid}", "messages")
         broken = self.broken + len(self.strange)
-        missed, lacked = _spoken(self.missing), _spoken(self.lacking)
+        missed, lacked = (len(_of_kind(names, *_SPOKEN_OR_KEPT)) for names in (self.missing, self.lacking))
+        more = len(self.missing) - missed
         others = f"{lacked} {what}" if lacked else f"{len(self.lacking)} events"
         counted = (
             (broken, f"{broken} lines of the journal of {place} are damaged."),
             (self.is_unreadable, f"Rows of {place} cannot be read; the journal is right."),
-            (
-                self.missing,
-                f"The journal of {place} lacks {missed} {what} and {len(self.missing) - missed} other events"
-                " of the rows.",
-            ),
+            (self.missing, f"The journal of {place} lacks {missed} {what} and {more} other events of the rows."),
             (self.lacking, f"The rows lack {others} of the journal of {place}."),
             (self.wrong_rows, f"{len(self.wrong_rows)} rows of {place} differ from the journal, which is right."),
             (self.wrong_lines, f"{len(self.wrong_lines)} lines of {place} differ from the rows, which are right."),
@@ -130,10 +132,6 @@ class Comparison:
             (self.unforgotten, f"The journal still has {self.unforgotten} forgotten {what} of {place}."),
         )
         yield from (problem for found, problem in counted if found)
-
-
-def _spoken(names: Collection[EventName]) -> int:
-    return sum(1 for kind, _ in names if kind in _SPOKEN_OR_KEPT)
 
 
 @dataclass(slots=True)
@@ -162,26 +160,30 @@ def compare(tx: Transaction, journal: Journal, uid: str, lost: Lost | None = Non
     unsure: dict[EventName, object] = {}
     try:
         entries = message_entries(tx, uid)
+        seen = record_entries(tx, SOURCE_OF_FOLDER[uid]) if uid in SOURCE_OF_FOLDER else set()
         for event in events_of(tx, uid):
             name = name_of(event)
             held[name] = row = _statement(event)
             entry = entries.pop(event.uid, None) if isinstance(event, Message) else None
             is_shown = not isinstance(event, Message) or _is_shown(event, entry)
             found.wrong_entries += not is_shown
-            if name in told.statements and not told.agrees(name, row):
+            if isinstance(event, SavedRecord) and event.fields is not None:
+                made = (new for new in KEPT[event.source].entries(event) if new.text.strip())
+                seen ^= {(event.uid, new.part, new.text, event.fields["trust"]) for new in made}
+            if told.lacks(name, row):
+                doubtful[name] = entry is not None and is_shown
+            elif not told.agrees(name, row):
                 if any(one.is_sealed for one in told.statements[name]) or entry is None or not is_shown:
                     found.wrong_rows.add(name)
                 else:
                     unsure[name] = _witnessed(event)
-            elif name not in told.statements:
-                doubtful[name] = entry is not None and is_shown
     except (StoreCorruptError, DBAPIError, ValueError, TypeError, AttributeError):
         return Comparison(uid, broken=told.broken, is_unreadable=True)
     # Where only ids differ of what a message belongs to, its entry is no witness.
     unwitnessed = {name_of(one) for one in _told_under(journal, uid, unsure) if unsure[name_of(one)] == _witnessed(one)}
     found.wrong_rows |= unwitnessed
     found.wrong_lines |= unsure.keys() - unwitnessed
-    found.wrong_entries += len(entries)
+    found.wrong_entries += len(entries) + len({uid for uid, *_ in seen})
     found.broken, found.strange = told.broken, told.strange & {uid for _, uid in held}
     _bury(found, set(told.statements), set(held))
     _sort_out(tx, journal, found, told, doubtful, lost or Lost())
@@ -302,7 +304,7 @@ def _statement(event: Event) -> _Statement:
     if isinstance(event, Tombstone):
         return _Statement(None)
     if isinstance(event, Labelled):
-        return _Statement(_checksum(event), at=event.at)
+        return _Statement((event.title, event.tags, event.project), at=event.at)
     return _Statement(_checksum(event))
 
 

@@ -116,15 +116,19 @@ class Pace:
     Args:
         is_gentle: whether the machine is to be spared (`worker.gentle`).
         rest: waits for so many seconds, or until the worker is to stop.
+        is_late: whether it should have stopped by now; then no step begins.
     """
 
     is_gentle: Callable[[], bool]
     rest: Callable[[float], object]
     machine: Machine = MACHINE
+    is_late: Callable[[], bool] = lambda: False
 
     def step(self, work: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
         """Do something short once nobody waits; where the machine is to be spared, rest as long as it took."""
         FOREGROUND.give_way()
+        if self.is_late():
+            raise SystemExit
         begun = time.monotonic()
         done = work(*args, **kwargs)
         if self.is_gentle() and self.machine.is_strained():

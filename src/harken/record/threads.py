@@ -11,7 +11,7 @@ from harken.model.conversations import Event, Exchange, ExchangeEnd, ExchangeSta
 from harken.record.ids import derived_uid
 from harken.storage.ports import Transaction
 from harken.storage.positions import STEP, Place, find_places, newest_of, position_of
-from harken.storage.tables import from_microseconds
+from harken.storage.tables import from_microseconds, interpret
 
 
 @dataclass(slots=True)
@@ -143,7 +143,7 @@ def read_thread(tx: Transaction, conversation_uid: str) -> Thread:
     thread.exchange_count = row.number or 0
     if row.number and row.exchange_segment_id == row.segment_id:
         uid, began_at = row.exchange_uid, from_microseconds(row.started_at)
-        thread.status = ExchangeStatus(row.status)
+        thread.status = interpret(ExchangeStatus, row.status)
         thread.exchange = Exchange(uid, conversation_uid, row.segment_uid, row.number, thread.status, began_at)
         thread.row_ids[uid] = row.exchange_id
         thread.last_role = Role(row.role) if row.role else None

@@ -282,6 +282,12 @@ def message_entries(tx: Transaction, conversation_uid: str) -> dict[str, Message
     return {row[0]: MessageEntry._make((*row[1:7], len(row[7]), zlib.crc32(row[7].encode()))) for row in rows}
 
 
+def record_entries(tx: Transaction, source: str) -> set[tuple[str, ...]]:
+    """The record's id, part, text and trust of each entry of a source."""
+    columns = entries.c.ref_uid, entries.c.part, entries.c.text, entries.c.trust
+    return {tuple(row) for row in tx.connection.execute(tx.select(*columns).where(entries.c.source == source))}
+
+
 def gets_vector(is_text: bool, role: Role, text: str, min_tokens: int, studied: Studied | None = None) -> bool:
     """Whether a message is embedded: words of a person or an agent, enough of them; never a tool's or a marker's.
 

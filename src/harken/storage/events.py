@@ -68,6 +68,7 @@ from harken.storage.tables import (
     conversations,
     entries,
     exchanges,
+    interpret,
     joined,
     messages,
     reader,
@@ -114,7 +115,7 @@ def events_of(tx: Transaction, uid: str) -> Iterator[Event]:
         ended = placed.where(exchanges.c.status != ExchangeStatus.IN_PROGRESS.value)
         for row in _rows(tx, ended):
             at = row.completed_at or row.started_at
-            yield ExchangeEnd(row.uid, uid, ExchangeStatus(row.status), at, row.error)
+            yield ExchangeEnd(row.uid, uid, interpret(ExchangeStatus, row.status), at, row.error)
     if uid == CORE_MEMORY:
         yield from core_facts(tx)
     if uid in SOURCE_OF_FOLDER:

@@ -62,6 +62,13 @@ def test_a_search_for_memories_sees_other_projects_as_recall_does(
     assert "of south" not in texts
 
 
+def test_the_model_is_told_what_a_search_for_memories_could_not_search(ready_home: Path) -> None:
+    with Harken(ready_home, env={}, settings={"embedder": "onnx"}) as harken:
+        harken.memories.add("Sessions go to Redis.")
+        outcome = call(Toolbox(memory_tools(harken.memories)), "memory_search", query="cache")
+    assert "Searched by words alone: nothing is embedded yet." in outcome.text
+
+
 def test_the_model_is_told_what_became_of_a_memory(harken: Harken, toolbox: Toolbox) -> None:
     call(toolbox, "memory_save", content="We use PostgreSQL 15 there", category="decision", tags=["db"], importance=0.8)
     [old] = harken.memories.list()

@@ -7,6 +7,7 @@ import pytest
 
 from harken.jobs import job as worker_module
 from harken.jobs.job import Worker, WorkerState, run_until_idle
+from harken.providers.priority import small_step
 
 # Far longer than any test may last: whoever waits for it hangs.
 NEVER = 3600.0
@@ -130,6 +131,24 @@ class TestStates:
         assert pile.is_idle()
         worker.stop()
         assert pile.pieces == []
+
+    def test_one_that_could_not_stop_in_time_begins_no_other_step(self) -> None:
+        pile, begun, go_on, steps = Pile(1, 1), threading.Event(), threading.Event(), list[int]()
+
+        def step() -> None:
+            steps.append(1)
+            begun.set()
+            assert go_on.wait(PATIENCE_SECONDS)
+
+        pile.hold = lambda: [small_step(step) for _ in range(3)].clear()
+        worker = Worker(pile, NEVER)
+        worker.start()
+        assert begun.wait(PATIENCE_SECONDS)
+        worker.stop(timeout_seconds=0.01)
+        go_on.set()
+        for thread in [each for each in threading.enumerate() if each.name == "harken-pile"]:
+            thread.join(PATIENCE_SECONDS)
+        assert (steps, worker.state) == ([1], WorkerState.STOPPED)
 
     def test_stopping_what_never_ran_does_nothing(self) -> None:
         Worker(Pile(), NEVER).stop()

@@ -32,7 +32,7 @@ from harken.text.shown import counted, one_line, readable_age
 
 if TYPE_CHECKING:
     from harken.engine import Harken
-    from harken.sources.memories.memories import FoundMemory, SavedMemory
+    from harken.sources.memories.memories import FoundMemories, SavedMemory
     from harken.sources.memories.memory import Memory
 
 _EXCERPT_CHARS = 160
@@ -112,7 +112,9 @@ def _list(harken: Harken, wanted: MemoriesArguments, caller: Caller) -> Sequence
     return harken.memories.list(**{**asdict(wanted), **part})
 
 
-def _show_memories(session: Printer, found: Sequence[Memory], otherwise: str) -> None:
+def _show_memories(session: Printer, found: Sequence[Memory], otherwise: str, notes: Sequence[str] = ()) -> None:
+    for note in notes:
+        session.note(note)
     for one in found:
         show_memory(session, one)
     if not found:
@@ -190,7 +192,7 @@ def _matches(harken: Harken, query: str, kind: str) -> list[MatchView]:
     return list(found.values())
 
 
-def _search_memories(harken: Harken, wanted: MemorySearchArguments, caller: Caller) -> Sequence[FoundMemory]:
+def _search_memories(harken: Harken, wanted: MemorySearchArguments, caller: Caller) -> FoundMemories:
     # As `search` has it: the owner looks for what there is, an agent for what matters where it works.
     project, here = caller.project(harken, wanted.project), None if caller.is_owner else caller.directory
     return harken.memories.search(**{**asdict(wanted), "project": project}, directory=here)
@@ -292,10 +294,6 @@ class DueArguments:
     within: Annotated[int, Argument("Also those that are due within so many days.", 0, 10_000)] = 0
 
 
-def _due(harken: Harken, wanted: DueArguments, _caller: Caller) -> Sequence[Memory]:
-    return harken.memories.due(datetime.now(UTC) + timedelta(days=wanted.within))
-
-
 def _show_due(printer: Printer, found: Sequence[Memory]) -> None:
     for one in found:
         _show_review(printer, one)
@@ -362,7 +360,9 @@ OPERATIONS = (
         "Find memories by word and by meaning.",
         MemorySearchArguments,
         _search_memories,
-        show=lambda printer, found: _show_memories(printer, [one.memory for one in found], "Nothing was found."),
+        show=lambda printer, found: _show_memories(
+            printer, [one.memory for one in found], "Nothing was found.", found.notes
+        ),
     ),
     Operation(
         "memory show",
@@ -414,7 +414,7 @@ OPERATIONS = (
         "memory_due",
         "List the memories that are to be looked at again: their user should say whether they still hold.",
         DueArguments,
-        _due,
+        lambda harken, wanted, _caller: harken.memories.due(datetime.now(UTC) + timedelta(days=wanted.within)),
         "List memories to review",
         DueAnswer,
         listed("memories"),

@@ -33,6 +33,7 @@ from harken.storage.records.rows import (
     standing_memories,
     standing_question,
 )
+from harken.storage.tables import interpret
 
 DEFAULT_IMPORTANCE = 0.5
 _MOST_FOUND, _MOST_LISTED = 100, 1000
@@ -101,6 +102,12 @@ class FoundMemory:
     def view(self) -> dict[str, Any]:
         """The memory as JSON, with how well it answers."""
         return {**self.memory.view(), "score": self.hit.score, "similarity": self.hit.similarity}
+
+
+class FoundMemories(tuple[FoundMemory, ...]):
+    """The memories that answer a query, best first; `notes` say what could not be searched, and what helps."""
+
+    notes: Sequence[str] = ()
 
 
 @dataclass(slots=True)
@@ -199,7 +206,7 @@ class Memories:
         mode: str = "hybrid",
         directory: str | Path | None = None,
         conversation: str | None = None,
-    ) -> Sequence[FoundMemory]:
+    ) -> FoundMemories:
         """The memories that answer a query, best first; those that were superseded are not among them.
 
         From a directory, or a conversation's project, others are seen as `rag.scope` has it; from nowhere, all alike.
@@ -210,16 +217,16 @@ class Memories:
         """
         check_limit(limit, _MOST_FOUND)
         least = checked_importance(min_importance)
-        facets = [f"tag:{tag}" for tag in checked_tags(tags)]
-        if category is not None:
-            facets.append(f"category:{checked_category(category)}")
+        kinds = [] if category is None else [f"category:{checked_category(category)}"]
+        facets = [*kinds, *(f"tag:{tag}" for tag in checked_tags(tags))]
         scope = SearchScope(sources=(SOURCE,), project=project, facets=tuple(facets))
         wanted = limit * (_OVER_FETCH if least else 1)
-        hits = self.search_entries(query, scope, wanted, mode, directory=directory, conversation=conversation).hits
+        answer = self.search_entries(query, scope, wanted, mode, directory=directory, conversation=conversation)
         with self.store.reading() as tx:
-            known = {one.uid: one for one in _read(tx, [hit.entry.ref_uid for hit in hits])}
-        found = [FoundMemory(known[hit.entry.ref_uid], hit) for hit in hits if hit.entry.ref_uid in known]
-        best = [one for one in found if one.memory.importance >= least][:limit]
+            known = {one.uid: one for one in _read(tx, [hit.entry.ref_uid for hit in answer.hits])}
+        found = [FoundMemory(known[hit.entry.ref_uid], hit) for hit in answer.hits if hit.entry.ref_uid in known]
+        best = FoundMemories([one for one in found if one.memory.importance >= least][:limit])
+        best.notes = answer.notes
         self._touch([one.memory.uid for one in best])
         return best
 
@@ -390,7 +397,7 @@ def _reconciled(
 def _read(tx: Transaction, uids: Sequence[str]) -> list[Memory]:
     """The memories of these ids, in this order; those that are gone are left out."""
     known, accessed = find_kept(tx, SOURCE, uids), accessed_times(tx, uids)
-    return [memory_of(known[uid], accessed.get(uid)) for uid in uids if uid in known]
+    return [interpret(lambda one: memory_of(known[one], accessed.get(one)), uid) for uid in uids if uid in known]
 
 
 def whole_uids(tx: Transaction, source: str, uids: Iterable[str]) -> list[str]:

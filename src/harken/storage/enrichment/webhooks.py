@@ -26,6 +26,7 @@ from harken.storage.tables import (
     columns,
     from_microseconds,
     ids,
+    interpret,
     memories,
     moments,
     numbers,
@@ -81,7 +82,7 @@ def foresee_webhooks(tx: Transaction) -> None:
 def _subscribed(tx: Transaction) -> list[tuple[int, frozenset[str]]]:
     """The row and the events of each webhook."""
     rows = tx.dialect.bare_rows(tx.connection, _SUBSCRIBED, {"of_tenant": tx.tenant})
-    return [(row[0], frozenset(json.loads(row[1]))) for row in rows] if rows else []
+    return [(row[0], frozenset(interpret(json.loads, row[1]))) for row in rows] if rows else []
 
 
 def tell(
