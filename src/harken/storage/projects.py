@@ -91,7 +91,12 @@ def ensure_project(tx: Transaction, identity: ProjectIdentity) -> int:
 
 
 def drop_unused(tx: Transaction, row_ids: set[int]) -> None:
-    """Remove those projects to which nothing belongs any more, with every name that they were found under."""
+    """Remove those projects to which nothing belongs any more, with every name that they were found under.
+
+    Not on a server, where somebody else may be recording under one at this moment.
+    """
+    if tx.dialect.is_remote:
+        return
     labels = tx.select(conversations.c.label).where(conversations.c.label.is_not(None))
     left = row_ids and row_ids - {label.get("own_project_id") for label in tx.connection.scalars(labels)}
     for of in (each.c.project_id for each in metadata.tables.values() if "project_id" in each.c):
