@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -43,6 +43,9 @@ _EDGE = 16
 _PAST_SHARE = 0.25
 # Standing rules are few and short, and come before all that.
 _RULES_SHARE = 0.1
+_HOLDS = "said to hold from now on"
+# The window gets as much of it at the least, whatever else comes back.
+_SURE_SHARE = 0.25
 # A message that must be cut to less says too little.
 _LEAST_TOKENS = 16
 
@@ -72,6 +75,7 @@ class ContextBuilder:
         query: what is searched for.
         left_before: id of the oldest message in the window when earlier ones are outside of it.
         elsewhere: what other projects know.
+        stated: rules of the project at hand that touch the query.
     """
 
     redactor: Redactor
@@ -94,6 +98,7 @@ class ContextBuilder:
     digest: tuple[str, datetime] | None = None
     fence: Fence = field(default_factory=Fence)
     elsewhere: list[Quote] = field(default_factory=list)
+    stated: list[Quote] = field(default_factory=list)
 
     def read(self, pending: Sequence[Pending], recalls: bool) -> None:
         """Read the rows, and put in what is pending: that comes first of all that takes room."""
@@ -171,9 +176,24 @@ class ContextBuilder:
 
     def rules(self) -> None:
         """Quote the rules and preferences that the user has stated, and that touch this."""
-        tail = {message.uid for message in self.tail}
-        quotes = rule_quotes(self.searches, parse_query(self.query), self.settings.rag, tail)
-        self._quote(LayerName.RULES, RULES, self._own(quotes), "said to hold from now on", _RULES_SHARE)
+        shown = {message.uid for message in self.expected(_SURE_SHARE)}
+        self.stated = self._own(rule_quotes(self.searches, parse_query(self.query), self.settings.rag, shown))
+        self._quote(LayerName.RULES, RULES, self.stated, _HOLDS, _RULES_SHARE)
+
+    def _shorten_rules(self, shown: Collection[str | None]) -> None:
+        """Leave out the rules of messages that the window has after all."""
+        if layer := self.layers.pop(LayerName.RULES, None):
+            self.room += layer.tokens
+            left = {item.uid for item in layer.items if (item.uid or "").rpartition(".")[0] not in shown}
+            self._quote(LayerName.RULES, RULES, [quote for quote in self.stated if quote.uid in left], _HOLDS, 1.0)
+
+    def expected(self, share: float = 1.0) -> list[Message]:
+        """What is pending, and the window as it is if it gets a share of the room that is left."""
+        window = fit(self._blocks(), int(self.room * share), self.settings.context.sliding_window)
+        return messages_in(window) + [message for message in self.tail if message.uid in self.pending_uids]
+
+    def _blocks(self) -> list[MessageBlock]:
+        return blocks_of([message for message in self.tail if message.uid not in self.pending_uids])
 
     def others(self, recall: PastRecall, note: str) -> None:
         """Quote other conversations about the query, under a heading with a note where there is one."""
@@ -219,7 +239,7 @@ class ContextBuilder:
         """Window and auto-RAG, which share what is left: reserve, select, hand back."""
         if self.session.segment_uid is None:
             return
-        blocks = blocks_of([message for message in self.tail if message.uid not in self.pending_uids])
+        blocks = self._blocks()
         window = fit(blocks, self.room, self.settings.context.sliding_window)
         recalled: list[Recalled] = []
         if self._has_more_than(window):
@@ -230,6 +250,7 @@ class ContextBuilder:
             said = squeezed(blocks[-1], self.room - self._taken(recalled))
             self.notes.append(f"The newest messages do not fit and are {'clipped' if said else 'left out'}.")
         shown = {message.uid for message in said}
+        self._shorten_rules(shown)
         if apart := [item for item in recalled if item.hit.entry.ref_uid not in shown]:
             apart.sort(key=lambda item: (item.hit.entry.position, item.hit.entry.id))
             self._speak(LayerName.AUTO_RAG, self._recall_block(apart), [_recalled_item(item) for item in apart])
