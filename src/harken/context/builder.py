@@ -30,7 +30,7 @@ from harken.search.query import parse_query
 from harken.search.recall import AutoRag, Recalled
 from harken.search.session import SearchSession
 from harken.search.union import facts_told_apart
-from harken.storage.conversations import messages_of_segment
+from harken.storage.conversations import messages_of_exchange, messages_of_segment
 from harken.storage.enrichment.segments import segment_summary
 from harken.storage.state import core_facts
 from harken.text import tokens
@@ -76,6 +76,7 @@ class ContextBuilder:
         left_before: id of the oldest message in the window when earlier ones are outside of it.
         elsewhere: what other projects know.
         stated: rules of the project at hand that touch the query.
+        asked: the newest words of the user, where nothing is pending.
     """
 
     redactor: Redactor
@@ -99,6 +100,7 @@ class ContextBuilder:
     fence: Fence = field(default_factory=Fence)
     elsewhere: list[Quote] = field(default_factory=list)
     stated: list[Quote] = field(default_factory=list)
+    asked: Message | None = None
 
     def read(self, pending: Sequence[Pending], recalls: bool) -> None:
         """Read the rows, and put in what is pending: that comes first of all that takes room."""
@@ -107,12 +109,13 @@ class ContextBuilder:
         with self.searches.view.reading() as tx:
             if segment is not None:
                 self.tail = messages_of_segment(tx, uid, segment, limit)
+            if self.tail and not pending:
+                self.asked = last_asked(self.tail) or last_asked(messages_of_exchange(tx, self.tail[-1].exchange_uid))
         self.is_whole = len(self.tail) < limit
         said = recognize(pending, self.tail, lambda text: self.redactor.redact(valid_utf8(text)).text)
         # In the middle of an exchange nothing is pending: its question still is what it is about.
-        self.query = (
-            " ".join(message.content for message in said if message.content.strip()) if said else last_asked(self.tail)
-        )
+        words = [message.content for message in said] if said else [self.asked.text if self.asked else ""]
+        self.query = " ".join(each for each in words if each.strip())
         if recalls and segment is not None and not self.is_whole:
             # The model works while the rest is put together.
             self.auto_rag.begin(self.query, self.settings.auto_rag, self.searches)
@@ -244,19 +247,31 @@ class ContextBuilder:
         recalled: list[Recalled] = []
         if self._has_more_than(window):
             window, recalled = self._settled(blocks, self._recalled(blocks))
+        room = self.room - (self._taken(recalled) if recalled else 0)
+        if first := self._question(window or blocks[-1:], room):
+            room -= first[0].tokens
+            window = fit(blocks, room, self.settings.context.sliding_window - 1)
         said = [chat_message(message) for message in messages_in(window)]
         tail = [message for message in self.tail if is_shown(message) and message.uid not in self.pending_uids]
         if not window and blocks and tail and blocks[-1].messages[-1] is tail[-1]:
-            said = squeezed(blocks[-1], self.room - self._taken(recalled))
+            said = squeezed(blocks[-1], room)
             self.notes.append(f"The newest messages do not fit and are {'clipped' if said else 'left out'}.")
+        if said and (not self.is_whole or len(window) < len(blocks)):
+            self.left_before = said[0].uid
+        said = first + said
         shown = {message.uid for message in said}
         self._shorten_rules(shown)
         if apart := [item for item in recalled if item.hit.entry.ref_uid not in shown]:
             apart.sort(key=lambda item: (item.hit.entry.position, item.hit.entry.id))
             self._speak(LayerName.AUTO_RAG, self._recall_block(apart), [_recalled_item(item) for item in apart])
         self._put(LayerName.WINDOW, said, [_item(message, "among the newest") for message in said])
-        if said and (not self.is_whole or len(window) < len(blocks)):
-            self.left_before = said[0].uid
+
+    def _question(self, shown: Sequence[MessageBlock], room: int) -> list[ContextMessage]:
+        """The question of the exchange that goes on, where its tools have pushed it out of what is shown."""
+        if self.asked is None or self.asked in messages_in(shown) or room < 4 * _LEAST_TOKENS:
+            return []
+        text = tokens.clip_middle(self.asked.text, room // 2 - MESSAGE_TOKENS)
+        return [replace(chat_message(self.asked), content=text)]
 
     def runs(self, runs: Sequence[Run]) -> None:
         """A task's earlier runs, oldest first; the oldest are left out where not all fit."""
