@@ -275,6 +275,27 @@ def test_in_the_middle_of_an_exchange_its_question_is_what_is_searched_for(harke
     assert spoken(context)[-3:] == [("user", QUESTION), ("assistant", "grep deploy notes.txt"), ("tool", "nothing")]
 
 
+@pytest.mark.parametrize("budget", [600, 8000])
+def test_the_question_stays_before_the_window_however_many_tools_run(harken: Harken, budget: int) -> None:
+    uid, _ = long_talk(harken)
+    harken.embed()
+    harken.record_message(TALK, "user", QUESTION)
+    for number in range(14):
+        call_tool(harken, f"c{number}", f"grep deploy notes-{number}.txt", "nothing")
+        context = harken.build_context(TALK, [], budget_tokens=budget)
+        assert prompt(context)[1] == recall_of(uid)
+        assert spoken(context).count(("user", QUESTION)) == 1
+        assert spoken(context)[-2:] == [("assistant", f"grep deploy notes-{number}.txt"), ("tool", "nothing")]
+        assert context.tokens <= budget
+
+
+def test_a_question_larger_than_the_budget_is_clipped_and_stands_once(harken: Harken) -> None:
+    say(harken, QUESTION * 100)
+    context = harken.build_context(TALK, [], budget_tokens=600)
+    assert len(spoken(context)) == 1
+    assert 500 < context.tokens <= 600
+
+
 def test_nothing_comes_back_for_a_message_without_words(harken: Harken) -> None:
     say(harken, "How shall we bring billing out?", DECISION, *filler(20), QUESTION, "On Fridays.")
     assert not recalled(harken.build_context(TALK, [" "]))
@@ -295,6 +316,7 @@ def test_a_tools_huge_result_is_clipped_rather_than_lost(harken: Harken) -> None
     call_tool(harken, "c1", "cat log", "a line of the log, rather long. " * 2000)
     context = harken.build_context(TALK, [], budget_tokens=600)
     assert [(role, tokens.estimate(words) < 600) for role, words in spoken(context)] == [
+        ("user", True),
         ("assistant", True),
         ("tool", True),
     ]

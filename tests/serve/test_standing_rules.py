@@ -143,6 +143,26 @@ def test_the_newest_touching_rules_come_and_those_of_other_topics_do_not(harken:
     assert rules(harken, "Which API errors may a client meet?") == []
 
 
+def test_a_rule_of_the_chat_itself_stands_once_however_far_back_it_was_said(harken: Harken) -> None:
+    harken.record_message("new", "user", UNITS)
+    for number in range(40):
+        harken.record_message("new", "assistant", f"Step {number} of the tour leads along the river. " * 12)
+        context = harken.build_context("new", ["How high is Mount Everest?"], budget_tokens=2500)
+        assert sum(message.content.count(UNITS) for message in context.messages) == 1, number
+
+
+def test_rules_that_leave_and_come_with_the_window_never_take_more_than_the_budget(harken: Harken) -> None:
+    longer = "Always answer in German, in whole sentences, and keep every answer that you give me under 200 words."
+    harken.record_message("new", "user", longer)
+    for number in range(20):
+        harken.record_message("new", "assistant", f"Step {number} of the tour leads along the river. " * 8)
+    harken.record_message("new", "user", UNITS)
+    harken.record_message("new", "assistant", "So I will, from the next answer on, and in each table. " * 30)
+    for budget in range(1100, 1500, 5):
+        context = harken.build_context("new", ["How high is Mount Everest?"], budget_tokens=budget)
+        assert context.tokens <= budget
+
+
 @pytest.mark.parametrize(
     ("rule", "task", "other"),
     [

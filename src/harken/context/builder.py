@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -30,7 +30,7 @@ from harken.search.query import parse_query
 from harken.search.recall import AutoRag, Recalled
 from harken.search.session import SearchSession
 from harken.search.union import facts_told_apart
-from harken.storage.conversations import messages_of_segment
+from harken.storage.conversations import messages_of_exchange, messages_of_segment
 from harken.storage.enrichment.segments import segment_summary
 from harken.storage.state import core_facts
 from harken.text import tokens
@@ -43,6 +43,9 @@ _EDGE = 16
 _PAST_SHARE = 0.25
 # Standing rules are few and short, and come before all that.
 _RULES_SHARE = 0.1
+_HOLDS = "said to hold from now on"
+# The window gets as much of it at the least, whatever else comes back.
+_SURE_SHARE = 0.25
 # A message that must be cut to less says too little.
 _LEAST_TOKENS = 16
 
@@ -72,6 +75,8 @@ class ContextBuilder:
         query: what is searched for.
         left_before: id of the oldest message in the window when earlier ones are outside of it.
         elsewhere: what other projects know.
+        stated: rules of the project at hand that touch the query.
+        asked: the newest words of the user, where nothing is pending.
     """
 
     redactor: Redactor
@@ -94,6 +99,8 @@ class ContextBuilder:
     digest: tuple[str, datetime] | None = None
     fence: Fence = field(default_factory=Fence)
     elsewhere: list[Quote] = field(default_factory=list)
+    stated: list[Quote] = field(default_factory=list)
+    asked: Message | None = None
 
     def read(self, pending: Sequence[Pending], recalls: bool) -> None:
         """Read the rows, and put in what is pending: that comes first of all that takes room."""
@@ -102,12 +109,13 @@ class ContextBuilder:
         with self.searches.view.reading() as tx:
             if segment is not None:
                 self.tail = messages_of_segment(tx, uid, segment, limit)
+            if self.tail and not pending:
+                self.asked = last_asked(self.tail) or last_asked(messages_of_exchange(tx, self.tail[-1].exchange_uid))
         self.is_whole = len(self.tail) < limit
         said = recognize(pending, self.tail, lambda text: self.redactor.redact(valid_utf8(text)).text)
         # In the middle of an exchange nothing is pending: its question still is what it is about.
-        self.query = (
-            " ".join(message.content for message in said if message.content.strip()) if said else last_asked(self.tail)
-        )
+        words = [message.content for message in said] if said else [self.asked.text if self.asked else ""]
+        self.query = " ".join(each for each in words if each.strip())
         if recalls and segment is not None and not self.is_whole:
             # The model works while the rest is put together.
             self.auto_rag.begin(self.query, self.settings.auto_rag, self.searches)
@@ -171,9 +179,24 @@ class ContextBuilder:
 
     def rules(self) -> None:
         """Quote the rules and preferences that the user has stated, and that touch this."""
-        tail = {message.uid for message in self.tail}
-        quotes = rule_quotes(self.searches, parse_query(self.query), self.settings.rag, tail)
-        self._quote(LayerName.RULES, RULES, self._own(quotes), "said to hold from now on", _RULES_SHARE)
+        shown = {message.uid for message in self.expected(_SURE_SHARE)}
+        self.stated = self._own(rule_quotes(self.searches, parse_query(self.query), self.settings.rag, shown))
+        self._quote(LayerName.RULES, RULES, self.stated, _HOLDS, _RULES_SHARE)
+
+    def _shorten_rules(self, shown: Collection[str | None]) -> None:
+        """Leave out the rules of messages that the window has after all."""
+        if layer := self.layers.pop(LayerName.RULES, None):
+            self.room += layer.tokens
+            left = {item.uid for item in layer.items if (item.uid or "").rpartition(".")[0] not in shown}
+            self._quote(LayerName.RULES, RULES, [quote for quote in self.stated if quote.uid in left], _HOLDS, 1.0)
+
+    def expected(self, share: float = 1.0) -> list[Message]:
+        """What is pending, and the window as it is if it gets a share of the room that is left."""
+        window = fit(self._blocks(), int(self.room * share), self.settings.context.sliding_window)
+        return messages_in(window) + [message for message in self.tail if message.uid in self.pending_uids]
+
+    def _blocks(self) -> list[MessageBlock]:
+        return blocks_of([message for message in self.tail if message.uid not in self.pending_uids])
 
     def others(self, recall: PastRecall, note: str) -> None:
         """Quote other conversations about the query, under a heading with a note where there is one."""
@@ -219,23 +242,36 @@ class ContextBuilder:
         """Window and auto-RAG, which share what is left: reserve, select, hand back."""
         if self.session.segment_uid is None:
             return
-        blocks = blocks_of([message for message in self.tail if message.uid not in self.pending_uids])
+        blocks = self._blocks()
         window = fit(blocks, self.room, self.settings.context.sliding_window)
         recalled: list[Recalled] = []
         if self._has_more_than(window):
             window, recalled = self._settled(blocks, self._recalled(blocks))
+        room = self.room - (self._taken(recalled) if recalled else 0)
+        if first := self._question(window or blocks[-1:], room):
+            room -= first[0].tokens
+            window = fit(blocks, room, self.settings.context.sliding_window - 1)
         said = [chat_message(message) for message in messages_in(window)]
         tail = [message for message in self.tail if is_shown(message) and message.uid not in self.pending_uids]
         if not window and blocks and tail and blocks[-1].messages[-1] is tail[-1]:
-            said = squeezed(blocks[-1], self.room - self._taken(recalled))
+            said = squeezed(blocks[-1], room)
             self.notes.append(f"The newest messages do not fit and are {'clipped' if said else 'left out'}.")
+        if said and (not self.is_whole or len(window) < len(blocks)):
+            self.left_before = said[0].uid
+        said = first + said
         shown = {message.uid for message in said}
+        self._shorten_rules(shown)
         if apart := [item for item in recalled if item.hit.entry.ref_uid not in shown]:
             apart.sort(key=lambda item: (item.hit.entry.position, item.hit.entry.id))
             self._speak(LayerName.AUTO_RAG, self._recall_block(apart), [_recalled_item(item) for item in apart])
         self._put(LayerName.WINDOW, said, [_item(message, "among the newest") for message in said])
-        if said and (not self.is_whole or len(window) < len(blocks)):
-            self.left_before = said[0].uid
+
+    def _question(self, shown: Sequence[MessageBlock], room: int) -> list[ContextMessage]:
+        """The question of the exchange that goes on, where its tools have pushed it out of what is shown."""
+        if self.asked is None or self.asked in messages_in(shown) or room < 4 * _LEAST_TOKENS:
+            return []
+        text = tokens.clip_middle(self.asked.text, room // 2 - MESSAGE_TOKENS)
+        return [replace(chat_message(self.asked), content=text)]
 
     def runs(self, runs: Sequence[Run]) -> None:
         """A task's earlier runs, oldest first; the oldest are left out where not all fit."""

@@ -272,7 +272,7 @@ class Chats:
         if config.enabled and config.saved and not asks_nothing(query, searches.config.min_query_tokens):
             least = searches.config.relevance_threshold if config.min_similarity is None else config.min_similarity
             with attempted("saved", failures, "What was saved or indexed was not searched: {error}."):
-                said = [message.text for message in builder.tail]
+                said = [message.text for message in builder.expected()]
                 quotes = SavedQuotes(self._searcher, query, config.without_tags).known(searches, least, said)
         return quotes, " ".join(failures)
 

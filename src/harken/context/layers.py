@@ -170,9 +170,9 @@ def recognize(
     return said
 
 
-def last_asked(tail: Sequence[Message]) -> str:
-    """The newest words of the user; empty where there are none."""
-    return next((message.text for message in reversed(tail) if _is_asked(message)), "")
+def last_asked(tail: Sequence[Message]) -> Message | None:
+    """The newest words of the user; None where there are none."""
+    return next((message for message in reversed(tail) if _is_asked(message)), None)
 
 
 def _unanswered(tail: Sequence[Message]) -> list[Message]:

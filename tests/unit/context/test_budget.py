@@ -107,8 +107,9 @@ class TestPending:
             recognize([result()], [], str)
 
     def test_the_last_question_is_the_users(self) -> None:
-        assert last_asked([said("one"), said("two"), said("answer", Role.ASSISTANT)]) == "two"
-        assert last_asked([]) == ""
+        talk = [said("one"), said("two"), said("answer", Role.ASSISTANT)]
+        assert last_asked(talk) is talk[1]
+        assert last_asked([]) is None
 
 
 def test_core_memory_keeps_one_line_for_each_fact() -> None:
