@@ -117,6 +117,18 @@ def test_no_answer_is_longer_than_its_agent_takes(hooks: Hooks) -> None:
     assert len(told(hooks, "codex", ASKED, CODEX)) > 0
 
 
+def test_codex_counts_a_token_for_four_bytes_in_any_script(hooks: Hooks) -> None:
+    for number in range(8):
+        words = f"Invoices of the billing service database, part {number}: " + "the database keeps invoices. " * 60
+        hooks.harken.memories.add(
+            words + "Непреодолимое" * 150, category=("fact", "context", "event", "workflow")[number % 4]
+        )
+    hooks.harken.embed()
+    text = told(hooks, "codex", ASKED, CODEX)
+    assert 5_000 < len(text.encode()) <= 10_000
+    assert len(told(hooks, "claude", ASKED).encode()) > 10_000
+
+
 def test_a_session_begins_with_the_projects_open_experience(hooks: Hooks, tmp_path: Path) -> None:
     hooks.harken.experiences.start(
         domain="debugging",

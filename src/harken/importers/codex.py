@@ -52,8 +52,8 @@ from harken.model.conversations import MessageType, Role
 from harken.record.prepared import NewMessage
 from harken.text.fence import without_recall
 
-# The tool by which it asks the person something.
-_ASKING = "request_user_input"
+# The tool by which it asks the person something; in place of an answer that it asks for as a secret.
+_ASKING, _HIDDEN = "request_user_input", "[redacted:secret]"
 _PLAIN, _COMPRESSED = ".jsonl", ".jsonl.zst"
 _NOT_ROLLOUTS = ("history.jsonl", "session_index.jsonl")
 _THREAD_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
@@ -183,7 +183,7 @@ class _RolloutReader(LineReader):
         self._copied: list[NewMessage] = []
         self._copied_at: datetime | None = None
         self._taken_over, self._is_helper = 0, False
-        self._calls = ToolCalls()
+        self._calls, self._secrets = ToolCalls(), dict[str, list[Any]]()
 
     @property
     def settled(self) -> bool:
@@ -323,6 +323,9 @@ class _RolloutReader(LineReader):
                 yield Unreadable(self._path, line.number, "has a tool result without readable content")
                 return
             text, failed = read
+            if (secrets := self._secrets.get(call_id or "")) and (answers := mapping(_object(text).get("answers"))):
+                kept = {name: {"answers": [_HIDDEN]} if name in secrets else each for name, each in answers.items()}
+                text = json.dumps({"answers": kept}, ensure_ascii=False)
             piece = Piece(MessageType.TOOL_RESULT, without_recall(text), call_id, facts=known(is_error=failed))
             piece = self._calls.completed(piece)
             yield self._message(line, payload, Role.TOOL, piece)
@@ -340,6 +343,8 @@ class _RolloutReader(LineReader):
         kind, call_id = string(payload.get("type")) or "", string(payload.get("call_id"))
         name = string(payload.get("name")) or kind.removesuffix("_call")
         if call_id and kind.endswith("_call"):
+            asked = listing(_object(_given(payload)).get("questions")) if name == _ASKING else []
+            self._secrets[call_id] = [mapping(one).get("id") for one in asked if mapping(one).get("isSecret") is True]
             server = string(payload.get("namespace")) or ""
             self._calls.note(call_id, name, call_text(name, _given(payload)), server)
         return name

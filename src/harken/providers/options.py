@@ -213,17 +213,22 @@ def is_loopback(url: str | None) -> bool:
         return False
 
 
-def check_endpoint(url: Any, section: str) -> None:
-    """Hold the parsed URL of a section of the settings to what a call can be sent to.
+def checked_endpoint(client: Any, text: str, section: str) -> Any:
+    """The URL of a section of the settings, as a client (httpx or httpx2) parses it, if a call can be sent to it.
 
     Raises:
-        ConfigError: it has another scheme, no host, or a key or a query in it.
+        ConfigError: it is none, or has another scheme, no host, or a key or a query in it.
     """
+    try:
+        url = client.URL(text)
+    except client.InvalidURL as error:
+        raise ConfigError(f"{section}.url is no URL") from error
     if url.scheme not in ("http", "https") or not url.host:
         raise ConfigError(f"{section}.url must begin with http:// or https:// and name a host")
     if url.userinfo or url.query:
         key = f"put a key into {section}.api_key"
         raise ConfigError(f"{section}.url must hold no key and no '?': {key}; Azure's /openai/v1 needs no api-version")
+    return url
 
 
 def check_key(key: str | None, section: str) -> None:

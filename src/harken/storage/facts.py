@@ -25,6 +25,7 @@ class EntryFacts(NamedTuple):
         traits: of its text, as `harken.text.traits` packs them.
         project_id: the row of its project, if any.
         rated: what verdicts on it multiply its score by.
+        space_id: the row of the space that has its vector, 0 until one has, None of what gets none.
     """
 
     author: str | None
@@ -39,6 +40,7 @@ class EntryFacts(NamedTuple):
     traits: int = 0
     project_id: int | None = None
     rated: float = 1.0
+    space_id: int | None = None
 
     @property
     def created_at(self) -> datetime:
@@ -56,7 +58,7 @@ def entry_facts(tx: Transaction, entry_ids: Sequence[int]) -> dict[int, EntryFac
 def _facts(dialect: Dialect) -> Select[Any]:
     columns = (entries.c.author, entries.c.role, MOMENT, entries.c.weight, entries.c.trust, entries.c.source)
     places = (entries.c.conversation_id, entries.c.exchange_id, entries.c.ref_uid)
-    more = entries.c.traits, entries.c.project_id, entries.c.rated
+    more = entries.c.traits, entries.c.project_id, entries.c.rated, entries.c.space_id
     return select(entries.c.id, *columns, *places, *more).where(OF_TENANT, dialect.among(entries.c.id))
 
 

@@ -70,6 +70,21 @@ def test_what_codex_asks_by_its_tool_and_what_is_chosen_are_their_words(write: W
     assert len(set(ids)) == len(ids) == 6
 
 
+def test_what_codex_asks_for_as_a_secret_is_not_recorded(write: Write, said: Said) -> None:
+    given = {"questions": [{"id": "a", "question": "The PIN?", "isSecret": True}, {"id": "b", "question": "When?"}]}
+    answers = {"a": {"answers": ["user_note: blue horse 42"]}, "b": {"answers": ["now"]}}
+    path = write(
+        META,
+        item("function_call", name="request_user_input", call_id="c1", arguments=json.dumps(given)),
+        item("function_call_output", call_id="c1", output=json.dumps({"answers": answers})),
+    )
+    whole = said(CODEX.parse(path))
+    assert whole[-1] == ("user", "text", "[redacted:secret]\n\nnow")
+    assert "horse" not in str(whole)
+    offset = sum(len(line) for line in path.read_bytes().splitlines(keepends=True)[:2])
+    assert said(CODEX.parse(path, offset)) == whole[2:]
+
+
 def test_events_tell_what_was_typed_and_everything_else_in_the_persons_name_is_dropped(
     write: Write, said: Said
 ) -> None:

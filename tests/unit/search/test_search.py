@@ -200,6 +200,17 @@ class TestMeaning:
         assert hits["zebra two"] is None
         assert hits["zebra one"] is not None
 
+    @pytest.mark.parametrize("fusion", ["learned", "convex"])
+    def test_what_waits_for_its_vector_stands_where_its_words_have_it(self, desk: Desk, fusion: str) -> None:
+        say(desk, *(f"Priya owns the staging of play {number}, and we owe her as before" for number in range(4)))
+        say(desk, *(f"the cluster of stars number {number}, as {LONG}" for number in range(4)))
+        desk.embed()
+        say(desk, "We have Priya, who owns the staging cluster Zanzibar, in the room on call this week")
+        found = desk.search("Priya owns the staging cluster Zanzibar", fusion=fusion).hits
+        assert len(found) == 9
+        assert found[0].entry.text.startswith("We have Priya")
+        assert found[0].similarity is None
+
     def test_a_model_that_fails_leaves_the_words(self, desk: Desk) -> None:
         say(desk, f"zebra {LONG}")
         desk.embed()

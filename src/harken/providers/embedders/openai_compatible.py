@@ -13,7 +13,7 @@ import numpy as np
 
 from harken.errors import ConfigError, EndpointError, EndpointTimeoutError, RateLimitError
 from harken.providers.embedder import CallMeter, ModelCard, PrefixingEmbedder, Space, Vectors, clip_bytes, unit_rows
-from harken.providers.options import LOOPBACK, EmbedderOptions, check_endpoint, check_key
+from harken.providers.options import LOOPBACK, EmbedderOptions, check_key, checked_endpoint
 from harken.text import tokens
 
 # The smallest limit among the models that people run at home; larger ones are told so by embedding.max_tokens.
@@ -129,11 +129,7 @@ class OpenAICompatibleEmbedder(PrefixingEmbedder):
 def _endpoint(url: str | None) -> httpx.URL:
     if not url:
         raise ConfigError("the embedder 'openai-compatible' needs embedding.url, e.g. 'http://localhost:11434/v1'")
-    try:
-        parsed = httpx.URL(url.rstrip("/") + "/embeddings")
-    except httpx.InvalidURL as error:
-        raise ConfigError("embedding.url is no URL") from error
-    check_endpoint(parsed, "embedding")
+    parsed: httpx.URL = checked_endpoint(httpx, url.rstrip("/") + "/embeddings", "embedding")
     return parsed
 
 

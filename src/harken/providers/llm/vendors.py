@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import httpx2
 from pydantic_ai.models import Model
 
 from harken.errors import ConfigError
-from harken.providers.options import LOOPBACK, ChatOptions, check_endpoint, check_key
+from harken.providers.options import LOOPBACK, ChatOptions, check_key, checked_endpoint
 
 _CONNECT_SECONDS = 10.0
 # Endpoints on one's own machine ask for no key; the clients insist on one.
@@ -28,7 +29,7 @@ def open_client(options: ChatOptions) -> tuple[Model, httpx2.AsyncClient]:
         ConfigError: the URL or the key cannot be used.
     """
     url = options.url or (_OLLAMA if options.vendor == "ollama" else None)
-    local = _checked_url(url)
+    local: bool = url is not None and checked_endpoint(httpx2, url, "llm").host in LOOPBACK
     if not options.api_key and options.url is None and options.vendor != "ollama":
         raise ConfigError(f"{options.vendor}:{options.model} needs an API key: set {options.key_hint}")
     check_key(options.api_key, "llm")
@@ -42,10 +43,24 @@ def open_client(options: ChatOptions) -> tuple[Model, httpx2.AsyncClient]:
 
 def _openai(options: ChatOptions, connections: httpx2.AsyncClient) -> Model:
     from openai import AsyncOpenAI
-    from pydantic_ai.models.openai import OpenAIChatModel
+    from pydantic_ai.models.openai import OpenAIChatModel, OpenAIStreamedResponse
     from pydantic_ai.profiles.openai import OpenAIModelProfile
     from pydantic_ai.providers.openai import OpenAIProvider
     from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
+
+    class Streamed(OpenAIStreamedResponse):
+        """Takes what begins by an id and a name for a call of its own: Ollama numbers all of an answer 0."""
+
+        def _map_tool_call_delta(self, choice: Any) -> Iterable[Any]:
+            begun = vars(self).setdefault("_begun", {})
+            for call in choice.delta.tool_calls or ():
+                if call.id and call.function and call.function.name:
+                    begun[call.index] = call.id
+                call.index = begun.get(call.index, call.index)
+            return super()._map_tool_call_delta(choice)
+
+    class Compatible(OpenAIChatModel):
+        _streamed_response_cls = Streamed
 
     key, url = options.api_key or _NO_KEY, options.url or (_OLLAMA if options.vendor == "ollama" else _OPENAI)
     client = AsyncOpenAI(api_key=key, base_url=url, organization="", project="", http_client=connections, max_retries=0)
@@ -59,7 +74,7 @@ def _openai(options: ChatOptions, connections: httpx2.AsyncClient) -> Model:
         thinking_tags=("\0", "\0"),
     )
     provider = OpenAICompatibleProvider("openai-compatible", openai_client=client, profile=profile)
-    return OpenAIChatModel(options.model, provider=provider)
+    return Compatible(options.model, provider=provider)
 
 
 def _anthropic(options: ChatOptions, connections: httpx2.AsyncClient) -> Model:
@@ -89,15 +104,3 @@ _VENDORS: Mapping[str, Callable[[ChatOptions, httpx2.AsyncClient], Model]] = {
     "google": _google,
     "ollama": _openai,
 }
-
-
-def _checked_url(url: str | None) -> bool:
-    """True where it leads to this machine."""
-    if url is None:
-        return False
-    try:
-        parsed = httpx2.URL(url)
-    except httpx2.InvalidURL as error:
-        raise ConfigError("llm.url is no URL") from error
-    check_endpoint(parsed, "llm")
-    return parsed.host in LOOPBACK

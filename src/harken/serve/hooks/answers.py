@@ -63,7 +63,7 @@ class AgentLimits:
     marks: bool = True
 
 
-# Claude Code takes 10,000 characters of one hook, Codex 2,500 tokens. Source: both, as of November 2026.
+# Claude Code takes 10,000 characters of one hook, Codex 2,500 times four bytes. Source: both, as of November 2026.
 LIMITS = {
     CLAUDE_CODE: AgentLimits(9_500, 100_000),
     CODEX: AgentLimits(9_500, 2_400, marks=False),
@@ -207,6 +207,8 @@ class Hooks:
         Known are the ids of what stands in the conversation's context; `before` stands above the heading, and counts.
         """
         text, given = quotation_block(heading, quotes, known, self._room(agent), LIMITS[agent].max_chars, before)
+        if quotes and len(text.encode()) > 4 * LIMITS[agent].max_tokens:
+            return self._told(agent, uid, heading, quotes[:-1], known, before)
         return HookAnswer(uid, text, given)
 
 

@@ -260,6 +260,23 @@ class TestStreams:
         assert last.tool_calls == (ToolCall("c1", "search", {"query": "cat"}),)
         assert last.finish is Finish.TOOL_CALLS
 
+    @pytest.mark.parametrize("number", [0, None])
+    def test_tool_calls_of_one_number_are_told_apart_by_their_ids(
+        self, server: ChatServer, open_at: Opening, number: int | None
+    ) -> None:
+        def chunk(call: dict[str, Any]) -> bytes:
+            delta = {"tool_calls": [{"index": number, "type": "function", **call}]}
+            choices = [{"index": 0, "delta": delta, "finish_reason": "tool_calls"}]
+            body = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": choices}
+            return b"data: " + json.dumps(body).encode() + b"\n\n"
+
+        calls = [{"id": key, "function": {"name": "search", "arguments": json.dumps({"query": key})}} for key in "abc"]
+        calls.append({"function": {"arguments": " "}})
+        server.script(Reply(pieces=(*map(chunk, calls[: 3 if number is None else 4]), b"data: [DONE]\n\n")))
+        *_, answer = open_at(server.url, "ollama").stream(ASKED, tools=[SEARCH])
+        assert isinstance(answer, ChatAnswer)
+        assert answer.tool_calls == tuple(ToolCall(key, "search", {"query": key}) for key in "abc")
+
     def test_a_stream_may_be_left_early(self, server: ChatServer, open_at: Opening) -> None:
         server.script(Says("a b c d", hangs_after=2), Says("well again"))
         model = open_at(server.url)
