@@ -63,6 +63,28 @@ def test_a_team_of_two_is_made_by_two_commands(cli: CommandLine, server: dict[st
     assert cli.search("boiler", settings=alice) == []
 
 
+def test_a_rule_in_a_shared_space_says_where_it_stands_and_whose_it_is(
+    cli: CommandLine, server: dict[str, str], tmp_path: Path
+) -> None:
+    names = ("alice", "bob")
+    alice, bob = (
+        {**server, "HARKEN_KEY": cli("principal", "create", one, settings=server).out.strip()} for one in names
+    )
+    told = tmp_path / "rule.jsonl"
+    told.write_text('{"conversation": "c", "role": "user", "content": "Always answer in Latin."}\n', encoding="utf-8")
+    cli("--space", "common", "import", told, settings=bob)
+    [own] = cli("rules", "--json", settings=bob).json()
+    cli("--space", "common", "rules", "confirm", own["id"], settings=bob)
+    [own], [seen] = (cli("rules", "--json", settings=who).json() for who in (bob, alice))
+    assert (own["holds"], seen["holds"]) == (True, False)
+    assert own["origin"] == seen["origin"] == {"space": "common", "by": "bob", "shared_by": None, "shared_on": None}
+    shown = cli("rules", settings=alice).out
+    assert "space common, said by bob" in shown
+    assert "to be confirmed" not in shown, "it is bob's to decide"
+    assert "space common" in cli("rules", settings=bob).out
+    cli("--space", "common", "rules", "drop", own["id"], settings=bob)
+
+
 def test_spaces_are_made_granted_kept_and_deleted(cli: CommandLine, server: dict[str, str]) -> None:
     for name in ("alice", "bob"):
         cli("principal", "create", name, settings=server)
