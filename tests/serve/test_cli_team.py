@@ -106,6 +106,28 @@ def test_spaces_are_made_granted_kept_and_deleted(cli: CommandLine, server: dict
     assert [row["name"] for row in cli("principal", "list", "--json", settings=server).json()] == ["alice", "bob"]
 
 
+def test_a_key_that_may_only_read_changes_nothing_by_any_command(
+    cli: CommandLine, server: dict[str, str], tmp_path: Path
+) -> None:
+    bob = {**server, "HARKEN_KEY": cli("principal", "create", "bob", settings=server).out.strip()}
+    cli("core", "set", "user", "name", "Bob", settings=bob)
+    reader = {**server, "HARKEN_KEY": cli("key", "create", "--scope", "read", settings=bob).out.strip()}
+    told = tmp_path / "talk.jsonl"
+    told.write_text('{"conversation": "c", "role": "user", "content": "The weir is shut."}\n', encoding="utf-8")
+    for scope, *command in (
+        ("record", "import", told),
+        ("record", "new", "--conversation", "c"),
+        ("record", "task", "run", "daily", "Look at the weir."),
+        ("record", "chat", "Is the weir shut?"),
+        ("index", "index", "docs", tmp_path),
+        ("forget", "forget", "--query", "weir", "--yes"),
+        ("remember", "core", "set", "user", "name", "Eve"),
+        ("remember", "core", "delete", "user", "name"),
+    ):
+        assert f"needs the scope '{scope}'" in cli.fails(*command, settings=reader), command
+    assert "Bob" in cli("core", "list", settings=reader).out
+
+
 def test_keys_are_made_listed_rotated_and_revoked(cli: CommandLine, server: dict[str, str]) -> None:
     cli("principal", "create", "robot", "--kind", "agent", "--no-key", settings=server)
     made = ("key", "create", "--for", "robot", "--scope", "read", "--only", "common", "--days", "7", "--json")
