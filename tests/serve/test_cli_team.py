@@ -63,6 +63,13 @@ def test_a_team_of_two_is_made_by_two_commands(cli: CommandLine, server: dict[st
     assert cli.search("boiler", settings=alice) == []
 
 
+def test_the_common_space_is_not_said_to_go_with_an_owner(cli: CommandLine, server: dict[str, str]) -> None:
+    cli("principal", "create", "alice", settings=server)
+    told = cli("space", "delete", "common", "--yes", code=2, settings=server).err
+    assert "harken --space common forget" in told
+    assert "erase" not in told
+
+
 def test_a_rule_in_a_shared_space_says_where_it_stands_and_whose_it_is(
     cli: CommandLine, server: dict[str, str], tmp_path: Path
 ) -> None:
