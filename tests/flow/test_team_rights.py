@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from crews import Crew, crew
-from harken.errors import ForeignRecordError, NotFoundError
+from harken.errors import ForeignRecordError, NotFoundError, SpaceReadOnlyError
 from harken.model.experiences import Experience
 from harken.model.team import Access
 
@@ -76,6 +76,15 @@ def test_a_writer_changes_and_forgets_nothing_that_another_has_brought(team: Cre
     carol.core.delete("agent", "motto")
     bob.core.update("agent", "motto", "Bob first")
     bob.core.update("agent", "motto", "whoever sets it anew has it")
+
+
+def test_settings_of_a_space_are_changed_by_who_administers_it(team: Crew) -> None:
+    for name in ("bob", "carol"):
+        with pytest.raises(SpaceReadOnlyError, match="'admin' in the space farm"):
+            team.memory(name, "farm").run_time.set("rag.enabled", "false")
+    assert team.memory("alice", "farm").run_time.set("rag.enabled", "false").value is False
+    assert team.memory("bob", "farm").run_time.get("rag.enabled").value is False
+    assert team.memory("bob").run_time.set("rag.enabled", "true").value is True, "their own space is theirs"
 
 
 def test_who_administers_a_space_changes_and_forgets_anything_there(team: Crew) -> None:

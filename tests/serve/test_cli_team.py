@@ -63,6 +63,35 @@ def test_a_team_of_two_is_made_by_two_commands(cli: CommandLine, server: dict[st
     assert cli.search("boiler", settings=alice) == []
 
 
+def test_the_common_space_is_not_said_to_go_with_an_owner(cli: CommandLine, server: dict[str, str]) -> None:
+    cli("principal", "create", "alice", settings=server)
+    told = cli("space", "delete", "common", "--yes", code=2, settings=server).err
+    assert "harken --space common forget" in told
+    assert "erase" not in told
+
+
+def test_a_rule_in_a_shared_space_says_where_it_stands_and_whose_it_is(
+    cli: CommandLine, server: dict[str, str], tmp_path: Path
+) -> None:
+    names = ("alice", "bob")
+    alice, bob = (
+        {**server, "HARKEN_KEY": cli("principal", "create", one, settings=server).out.strip()} for one in names
+    )
+    told = tmp_path / "rule.jsonl"
+    told.write_text('{"conversation": "c", "role": "user", "content": "Always answer in Latin."}\n', encoding="utf-8")
+    cli("--space", "common", "import", told, settings=bob)
+    [own] = cli("rules", "--json", settings=bob).json()
+    cli("--space", "common", "rules", "confirm", own["id"], settings=bob)
+    [own], [seen] = (cli("rules", "--json", settings=who).json() for who in (bob, alice))
+    assert (own["holds"], seen["holds"]) == (True, False)
+    assert own["origin"] == seen["origin"] == {"space": "common", "by": "bob", "shared_by": None, "shared_on": None}
+    shown = cli("rules", settings=alice).out
+    assert "space common, said by bob" in shown
+    assert "to be confirmed" not in shown, "it is bob's to decide"
+    assert "space common" in cli("rules", settings=bob).out
+    cli("--space", "common", "rules", "drop", own["id"], settings=bob)
+
+
 def test_spaces_are_made_granted_kept_and_deleted(cli: CommandLine, server: dict[str, str]) -> None:
     for name in ("alice", "bob"):
         cli("principal", "create", name, settings=server)
@@ -82,6 +111,28 @@ def test_spaces_are_made_granted_kept_and_deleted(cli: CommandLine, server: dict
     cli("space", "delete", "farm", "--yes", settings=server)
     assert "There is no space farm" in cli.fails("space", "show", "farm", settings=server)
     assert [row["name"] for row in cli("principal", "list", "--json", settings=server).json()] == ["alice", "bob"]
+
+
+def test_a_key_that_may_only_read_changes_nothing_by_any_command(
+    cli: CommandLine, server: dict[str, str], tmp_path: Path
+) -> None:
+    bob = {**server, "HARKEN_KEY": cli("principal", "create", "bob", settings=server).out.strip()}
+    cli("core", "set", "user", "name", "Bob", settings=bob)
+    reader = {**server, "HARKEN_KEY": cli("key", "create", "--scope", "read", settings=bob).out.strip()}
+    told = tmp_path / "talk.jsonl"
+    told.write_text('{"conversation": "c", "role": "user", "content": "The weir is shut."}\n', encoding="utf-8")
+    for scope, *command in (
+        ("record", "import", told),
+        ("record", "new", "--conversation", "c"),
+        ("record", "task", "run", "daily", "Look at the weir."),
+        ("record", "chat", "Is the weir shut?"),
+        ("index", "index", "docs", tmp_path),
+        ("forget", "forget", "--query", "weir", "--yes"),
+        ("remember", "core", "set", "user", "name", "Eve"),
+        ("remember", "core", "delete", "user", "name"),
+    ):
+        assert f"needs the scope '{scope}'" in cli.fails(*command, settings=reader), command
+    assert "Bob" in cli("core", "list", settings=reader).out
 
 
 def test_keys_are_made_listed_rotated_and_revoked(cli: CommandLine, server: dict[str, str]) -> None:

@@ -263,7 +263,9 @@ class Team(Members):
         """
         by.require(KeyScope.ADMIN, KeyScope.FORGET)
         found = by.space(space, Access.ADMIN)
-        if found.is_private or found.id == COMMON:
+        if found.id == COMMON:
+            raise UsageError("common is the whole team's. Forget what is in it: harken --space common forget")
+        if found.is_private:
             raise UsageError(f"{found.name} cannot be deleted. A private space goes with its owner: harken erase NAME")
         with self._control.writing(found.team) as tx:
             put_retention(tx, found.id, NOTHING)

@@ -380,7 +380,7 @@ class TeamRules(Rules):
         found = [(space, rule) for space, rules in answers for rule in rules]
         origins = self.reach.whose([(space, (rule.message_uid, rule.conversation_uid)) for space, rule in found])
         told = [
-            rule
+            replace(rule, origin=origin)
             if origin is None or origin.is_mine
             else replace(rule, origin=origin, trust=trust_here(rule.trust, origin), state=RuleState.FOUND)
             for (_, rule), origin in zip(found, origins, strict=True)

@@ -55,12 +55,14 @@ class MemberStore:
 
     Args:
         authors: the ids of those whose words are written; of the operator none.
+        needed: the right that writing takes.
     """
 
     store: Store
     space: TeamSpace
     access: Access
     authors: tuple[str, ...]
+    needed: Access = Access.WRITE
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.store, name)
@@ -70,11 +72,11 @@ class MemberStore:
         """A transaction that has locked what it is to write.
 
         Raises:
-            SpaceReadOnlyError: the member may only read.
+            SpaceReadOnlyError: the member has not the right.
             NotFoundError: an author or the space is being erased; nothing was written.
         """
-        if not self.access.allows(Access.WRITE):
-            raise SpaceReadOnlyError(Access.WRITE.value, self.space.name)
+        if not self.access.allows(self.needed):
+            raise SpaceReadOnlyError(self.needed.value, self.space.name)
         with self.store.writing(of) as tx:
             team = TeamTransaction(tx.connection, self.space.team)
             if self.authors:
@@ -197,10 +199,12 @@ class TeamMemory(Harken):
     def __init__(self, base: Harken, seat: Seat, reach: Reach | None = None) -> None:
         opened = vars(base)
         names = ("_opening", "_env", "loaded", "_now", "_given_embedder", "_reranker", "_beside", "store", "replayed")
-        for name in (*names, "_removed", "run_time", "_journal"):
+        for name in (*names, "_removed", "_journal"):
             setattr(self, name, opened[name])
         authors = () if seat.speaker.is_operator else (seat.speaker.principal.id,)
         self.store: Any = MemberStore(base.store, seat.space, seat.access, authors)
+        # A space's settings hold for everybody in it: what is embedded, which model answers, what it may cost.
+        self.run_time = replace(base.run_time, store=replace(self.store, needed=Access.ADMIN))
         self.seat = seat
         self.reach = reach
         self._base = base

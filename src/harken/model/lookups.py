@@ -265,7 +265,7 @@ class Rule:
         entry_id: the message's entry.
         superseded_by: the id of a later one on the same matter; empty where there is none.
         project: the key of the conversation's project, if it has one.
-        origin: whose it is, where several people's memory is read; None where it is one's own.
+        origin: whose it is, in a space of a team that is shared; None elsewhere.
     """
 
     uid: str

@@ -62,7 +62,7 @@ def import_command(
     from harken.importers.importer import ImportReport
 
     report = ImportReport()
-    with session.engine() as harken:
+    with session.engine(["record"]) as harken:
         formats = harken.transcript_formats()
         sources = _sources(session, formats, arguments)
         as_mine = as_mine or _is_agreed(session, formats, sources)

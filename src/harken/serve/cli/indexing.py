@@ -110,7 +110,7 @@ def _index(
     from harken.sources.workspace.tree import IndexReport
 
     done: dict[str, IndexReport | CommitReport] = {}
-    with session.engine() as harken:
+    with session.engine(["index"]) as harken:
         try:
             for kind in kinds:
                 with session.progress(f"Indexing {kind}", "commits") as show:

@@ -80,7 +80,7 @@ class CommandSession:
         return PlainConsole(stderr=True, highlight=False, soft_wrap=True)
 
     @contextmanager
-    def engine(self, scopes: Iterable[KeyScope] = ()) -> Iterator[Harken]:
+    def engine(self, scopes: Iterable[KeyScope | str] = ()) -> Iterator[Harken]:
         """The open store; what its journal has and its database lacks is brought in first, with a word about it.
 
         Of a team, the memory as whoever asks may see it, if their key has the scopes.
@@ -111,15 +111,16 @@ class CommandSession:
         return self.space is not None or bool(os.environ.get("HARKEN_KEY"))  # noqa: TID251
 
     @contextmanager
-    def team(self, scopes: Iterable[KeyScope] = ()) -> Iterator[TeamMember]:
+    def team(self, scopes: Iterable[KeyScope | str] = ()) -> Iterator[TeamMember]:
         """The team, and who asks: by the key of the environment, which needs the scopes, else as its operator."""
         from harken.config.settings import team_key
         from harken.engine.team import Team
+        from harken.model.team import KeyScope
 
         with Team(self.home, settings=self.overrides) as team:
             key = team_key()
             speaker = team.operator() if key is None else team.speaker(key)
-            speaker.require(*scopes)
+            speaker.require(*map(KeyScope.of, scopes))
             yield TeamMember(team, speaker)
 
     def settings(self) -> Settings:
@@ -336,12 +337,12 @@ class CommandAnswer(NamedTuple):
     notes: Iterable[str] = ()
 
 
-def on_store(command: Callable[..., CommandAnswer]) -> Callable[..., None]:
-    """Hand the command the open store, and print its answer as `--json` asks for it."""
+def on_store(command: Callable[..., CommandAnswer], scopes: Iterable[str] = ()) -> Callable[..., None]:
+    """Hand the command the open store, for which a team's key needs the scopes; print its answer as `--json` asks."""
 
     @wraps(command)
     def run(session: CommandSession, as_json: bool, **given: Any) -> None:
-        with session.engine() as harken:
+        with session.engine(scopes) as harken:
             answer = command(harken, **given)
         for note in [] if as_json else answer.notes:
             session.note(note)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -46,7 +47,7 @@ def chat(context: click.Context, message: tuple[str, ...], continues: bool, conv
 @with_json
 def new(session: CommandSession, conversation: str | None, as_json: bool) -> None:
     """Begin a new segment of a conversation: what was said stays, and the model starts with a clean window."""
-    with session.engine() as harken:
+    with session.engine(["record"]) as harken:
         talk = session.talk if conversation is None and session.talk else harken.chats.find(conversation)
         if harken.chats.newest(talk.conversation_uid).segment_uid is None:
             raise UsageError("Nothing was said in this conversation yet: it is new.")
@@ -148,7 +149,7 @@ def get(harken: Harken, section: str, key: str) -> CommandAnswer:
 @_SECTION
 @_KEY
 @click.argument("value", nargs=-1, required=True)
-@on_store
+@partial(on_store, scopes=["remember"])
 def set_value(harken: Harken, section: str, key: str, value: Sequence[str]) -> CommandAnswer:
     """Set a value, in place of the one before."""
     fact = harken.core.update(section, key, " ".join(value))
@@ -158,7 +159,7 @@ def set_value(harken: Harken, section: str, key: str, value: Sequence[str]) -> C
 @core.command()
 @_SECTION
 @_KEY
-@on_store
+@partial(on_store, scopes=["remember"])
 def delete(harken: Harken, section: str, key: str) -> CommandAnswer:
     """Forget a value."""
     harken.core.delete(section, key)
@@ -211,7 +212,7 @@ def run(
     message = sys.stdin.read() if message == "-" else message
     if given is not None and not given.strip():
         raise UsageError("The answer is empty. Nothing was recorded.")
-    with session.engine() as harken:
+    with session.engine(["record"]) as harken:
         context = harken.tasks.context(name, message, system=harken.tasks.prompt) if show_context else []
         for shown in [] if as_json else context:
             session.say((f"{shown.role.value}: ", "bold"), shown.content)

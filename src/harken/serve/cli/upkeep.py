@@ -87,7 +87,7 @@ def _set_database_aside(session: CommandSession) -> None:
 @with_json
 def forget(session: CommandSession, yes: bool, as_json: bool, keep_copies: bool, **named: Any) -> None:
     """Forget messages for good: the words are erased everywhere, and only their ids remain."""
-    with session.engine() as harken:
+    with session.engine(["forget"]) as harken:
         doomed = harken.maintenance.plan_forget(**named)
         if not doomed.tombstones:
             nothing = "No message holds all of these words." if named["query"] else "The project has no conversations."

@@ -20,6 +20,7 @@ from harken.serve.operations.operation import (
     id_meant,
     listed,
     number_listed,
+    whose,
 )
 from harken.text.shown import one_line, readable_age, short_key
 
@@ -67,7 +68,9 @@ def _confirm(harken: Harken, wanted: RuleArguments, caller: Caller) -> Rule:
 
 def _show_rules(session: Printer, found: Sequence[Rule]) -> None:
     for number, rule in enumerate(found, start=1):
-        state = "dropped" if rule.state == "dropped" else "" if rule.holds or rule.superseded_by else "to be confirmed"
+        # What another member has asked for is theirs alone: nothing is to be decided about it.
+        is_settled = rule.holds or rule.superseded_by or (rule.origin and not rule.origin.is_mine)
+        state = "dropped" if rule.state == "dropped" else "" if is_settled else "to be confirmed"
         session.say(
             (f"{number:>3}  ", "dim"),
             one_line(rule.text, _EXCERPT_CHARS),
@@ -76,6 +79,7 @@ def _show_rules(session: Printer, found: Sequence[Rule]) -> None:
             (f"  {rule.uid}", "dim"),
             (f"  {'confirmed' if rule.holds and rule.state == 'confirmed' else state}", "yellow"),
             (f"  superseded by {rule.superseded_by}" if rule.superseded_by else "", "dim"),
+            whose(rule.origin),
         )
     if not found:
         session.say("No rules. They are found in what you say: “always answer in metric units”, “call me Sam”.")

@@ -182,7 +182,7 @@ def run_chat(context: click.Context, words: Sequence[str], continues: bool, conv
     if continues and conversation is not None:
         raise UsageError("Say --continue or --conversation, not both.")
     is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
-    with session.engine() as harken, _handled(_end, signal.SIGHUP, signal.SIGTERM):
+    with session.engine(["record"]) as harken, _handled(_end, signal.SIGHUP, signal.SIGTERM):
         session.opened, session.prefix = harken, "/"
         is_resumed = continues or conversation is not None
         session.talk = _find(harken, conversation) if is_resumed else harken.chat.begin(Path.cwd())
