@@ -213,7 +213,8 @@ _FAILURES = re.compile(
     r"|.*BUILD FAIL(?:URE|ED).*|.*Tests run:.*(?:Failures|Errors): [1-9].*"  # maven, gradle
     r"|.*\bFailed!\s+-.*|Build FAILED\.?"  # dotnet
     r"|.*\b[1-9]\d* tests? failed out of \d+.*"  # ctest
-    r"|\d+ examples?, [1-9]\d* failures?.*|FAILURES!"  # rspec, phpunit
+    r"|\d+ (?:example|test)s?, [1-9]\d* failures?.*|FAILURES!|.*Executed \d+ tests?, with [1-9].*"  # rspec, mix, swift
+    r"|[ \t]+[1-9]\d* fail(?:ed)?|[#ℹ] fail [1-9]\d*"  # playwright, bun, node
     r")$",
     re.MULTILINE,
 )
@@ -228,7 +229,8 @@ _SUCCESSES = re.compile(
     r"|.*BUILD SUCCESS(?:FUL)?.*"
     r"|.*\bPassed!\s+-.*|Build succeeded\.?"
     r"|100% tests passed.*"
-    r"|\d+ examples?, 0 failures.*"
+    r"|\d+ (?:example|test)s?, 0 failures.*|.*Executed [1-9]\d* tests?, with 0 failures.*"
+    r"|[ \t]+[1-9]\d* pass(?:ed \([\d.]+m?s\))?|[#ℹ] pass [1-9]\d*"
     r"|Success: no issues found.*"
     r")$",
     re.MULTILINE,
