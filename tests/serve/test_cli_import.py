@@ -154,6 +154,12 @@ def test_with_a_folder_alone_it_tells_every_format_by_the_files(cli: CommandLine
     assert (facts["unchanged"], facts["added"], facts["embedded"]) == (1, 0, None)
 
 
+def test_a_session_that_begins_with_many_snapshots_is_known_by_them(cli: CommandLine, tmp_path: Path) -> None:
+    snapshots = [{"type": "file-history-snapshot", "messageId": str(n), "isSnapshotUpdate": False} for n in range(30)]
+    session = lay_out(tmp_path / "old", [*snapshots, *CLAUDE_CODE], "s-1.jsonl")
+    assert cli("import", str(session)).out.startswith("2 new messages in 1 conversation from 1 file")
+
+
 def test_a_grown_file_adds_its_tail_and_a_rewritten_one_what_is_new(cli: CommandLine, tmp_path: Path) -> None:
     session = lay_out(tmp_path, CLAUDE_CODE[:1], "s-1.jsonl")
     assert cli("import", str(session), "--json").json()["added"] == 1

@@ -113,6 +113,14 @@ def test_help_stands_in_groups_and_no_line_of_it_is_cut(cli: CommandLine) -> Non
         assert line in flat
 
 
+@pytest.mark.no_home
+@pytest.mark.parametrize("group", ["memory", "rag", "commits", "team"])
+def test_no_line_of_a_groups_help_is_cut(cli: CommandLine, group: str) -> None:
+    listed = cli(group, "--help").out.partition("Commands:\n")[2]
+    assert listed
+    assert "..." not in listed
+
+
 def test_a_home_that_cannot_be_is_one_line_and_exit_code_1(cli: CommandLine, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert "cannot be made" in cli.fails("--home", tmp_path / "file" / "home", "status")

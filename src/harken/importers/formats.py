@@ -40,7 +40,7 @@ _LINES, _VALUES = 20, 3
 _CODEX_LINES = ("session_meta", "response_item", "event_msg", "turn_context")
 _CODEX_NAME = "rollout-"
 _EXCHANGE_KEYS = {"conversation", "role", "content"}
-_CLAUDE_KEYS = {"sessionId", "parentUuid", "leafUuid"}
+_CLAUDE_KEYS = {"sessionId", "parentUuid", "leafUuid", "isSnapshotUpdate"}
 
 
 @dataclass(slots=True)

@@ -99,6 +99,9 @@ def _type(argument: ArgumentField) -> click.ParamType[Any]:
     return click.types.convert_type(argument.kind)
 
 
+_WHOLE = 1000
+
+
 class LazyGroup(click.Group):
     """A group whose commands are known by a table, and imported when they are called.
 
@@ -132,10 +135,15 @@ class LazyGroup(click.Group):
         known = vars(import_module(module))
         operations = [each for each in known.get("OPERATIONS", ()) if each.show is not None]
         commands = {each.words: command_of(each) for each in operations if each.words.split()[0] == name}
+        command: click.Command
         if commands:
-            return _command(name, commands.pop(name, None), list(commands.values()), line)
-        command: click.Command = known.get(f"{name}_command") or known[name]
-        command.help = command.help or line
+            command = _command(name, commands.pop(name, None), list(commands.values()), line)
+        else:
+            command = known.get(f"{name}_command") or known[name]
+            command.help = command.help or line
+        # A list of commands has the whole first sentence of each, which click would cut to a line.
+        for each in command.commands.values() if isinstance(command, click.Group) else ():
+            each.short_help = each.get_short_help_str(_WHOLE)
         return command
 
     def resolve_command(

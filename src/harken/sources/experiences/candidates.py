@@ -25,10 +25,10 @@ from harken.storage.conversations import find_tombstones, messages_of_exchange
 from harken.storage.ports import Store, Transaction
 from harken.storage.records.checks import SeenCheck, ShellResult, all_checks, put_checks, unseen_results
 from harken.storage.records.rows import experience_spans, find_kept
+from harken.text.words import split_sentences
 
 _REVIEWED, _AT_ONCE = 2000, 500
 _CANDIDATES = UUID("6f1f2d0e-4a53-5c0b-9d5e-3f0a8c1b7e42")
-_SENTENCE = re.compile(r"[^.!?\n]+[.!?]*")
 # "I'll run the tests" says what is done next.
 _EXPECTS = re.compile(r"(?i)\b(?:(?:should|expect|ought to|must now)\b|должн|ожида)|(?<!\bI)(?<!\bwe)( will|['’]ll)\b")
 _EXPLAINS = re.compile(
@@ -188,4 +188,4 @@ def _candidate(tx: Transaction, uid: str, streak: Sequence[SeenCheck]) -> Candid
 
 def _agent_sentences(messages: Sequence[Message]) -> list[str]:
     texts = [one.text for one in messages if one.role is Role.ASSISTANT and one.type is MessageType.TEXT]
-    return [found.strip() for text in texts for found in _SENTENCE.findall(text) if found.strip()]
+    return [sentence for text in texts for sentence in split_sentences(text)]

@@ -25,7 +25,7 @@ _ASSIGNMENT = re.compile(r"\w+=.*", re.DOTALL)
 _RUNNERS = frozenset(
     [
         *("sudo", "time", "env", "command", "exec", "nohup", "timeout", "npx", "bunx", "pnpm exec", "yarn exec"),
-        *("uv run", "poetry run", "pipenv run", "hatch run", "bundle exec", "coverage run"),
+        *("uv run", "poetry run", "pdm run", "pipenv run", "hatch run", "bundle exec", "coverage run", "nice"),
     ]
 )
 _VALUED = frozenset(
@@ -37,6 +37,9 @@ _VALUED = frozenset(
 # Their failure is no word on the check behind them only where they do something of their own.
 _PREPARING = frozenset(["cd", "export", "set", "source", ".", "pushd", "popd", "mkdir", "clear", "echo"])
 _ASKS_ONLY = frozenset(["--help", "-h", "--version", "-V", "--collect-only", "--co", "--list-tests", "--dry-run"])
+# Which package's script is run, before its name: `pnpm --filter api test`, `npm --prefix web test`.
+_OF = r"(?:(?:workspaces? \S+|(?:-C|-F|-w|--filter|--prefix|--workspace|--cwd|--dir)[ =]\S+|-\S+) )*"
+_RUN = rf"{_OF}run {_OF}"
 # By program: what its first words must be, as a regular expression on the words behind it.
 _TESTS = {
     **dict.fromkeys(("pytest", "py.test", "tox", "nox", "jest", "mocha", "ctest", "rspec", "phpunit"), ""),
@@ -50,9 +53,10 @@ _TESTS = {
     "dotnet": "test",
     "rake": "(test|spec)",
     "manage.py": "test",
-    "bun": "test",
+    "bun": rf"({_OF}test|{_RUN}(test|spec|e2e)([:-]\S+)?)",
+    "node": r"(.* )?--test",
     "deno": "test",
-    **dict.fromkeys(("npm", "pnpm", "yarn"), r"(t|test(:\S+)?|run (test|spec|e2e)([:-]\S+)?)"),
+    **dict.fromkeys(("npm", "pnpm", "yarn"), rf"({_OF}(t|test(:\S+)?)|{_RUN}(test|spec|e2e)([:-]\S+)?)"),
     **dict.fromkeys(("mvn", "mvnw", "gradle", "gradlew"), r"(.* )?:?(\S+:)?(test|verify|check|integration-?[tT]est)"),
     **dict.fromkeys(("make", "gmake", "just"), r"(.* )?\S*(test|check)\S*"),
 }
@@ -64,7 +68,7 @@ _BUILDS = {
     "dotnet": "build",
     "cmake": ".*--build",
     "ninja": "",
-    **dict.fromkeys(("npm", "pnpm", "yarn", "bun"), r"run (build|typecheck|type-check|compile|lint)([:-]\S+)?"),
+    **dict.fromkeys(("npm", "pnpm", "yarn", "bun"), rf"{_RUN}(build|typecheck|type-check|compile|lint)([:-]\S+)?"),
     **dict.fromkeys(("mvn", "mvnw", "gradle", "gradlew"), r"(.* )?:?(\S+:)?(compile|package|install|build|assemble)"),
     **dict.fromkeys(("make", "gmake"), r"(?!.*\b(clean|install|help|format|fmt|run|serve|start|dev)\b).*"),
 }
@@ -209,7 +213,8 @@ _FAILURES = re.compile(
     r"|.*BUILD FAIL(?:URE|ED).*|.*Tests run:.*(?:Failures|Errors): [1-9].*"  # maven, gradle
     r"|.*\bFailed!\s+-.*|Build FAILED\.?"  # dotnet
     r"|.*\b[1-9]\d* tests? failed out of \d+.*"  # ctest
-    r"|\d+ examples?, [1-9]\d* failures?.*|FAILURES!"  # rspec, phpunit
+    r"|\d+ (?:example|test)s?, [1-9]\d* failures?.*|FAILURES!|.*Executed \d+ tests?, with [1-9].*"  # rspec, mix, swift
+    r"|[ \t]+[1-9]\d* fail(?:ed)?|[#ℹ] fail [1-9]\d*"  # playwright, bun, node
     r")$",
     re.MULTILINE,
 )
@@ -224,7 +229,8 @@ _SUCCESSES = re.compile(
     r"|.*BUILD SUCCESS(?:FUL)?.*"
     r"|.*\bPassed!\s+-.*|Build succeeded\.?"
     r"|100% tests passed.*"
-    r"|\d+ examples?, 0 failures.*"
+    r"|\d+ (?:example|test)s?, 0 failures.*|.*Executed [1-9]\d* tests?, with 0 failures.*"
+    r"|[ \t]+[1-9]\d* pass(?:ed \([\d.]+m?s\))?|[#ℹ] pass [1-9]\d*"
     r"|Success: no issues found.*"
     r")$",
     re.MULTILINE,

@@ -162,7 +162,8 @@ class Values:
     def add(self, text: str, cluster_id: str, *, once: str = "") -> Value:
         """Keep a value that its cluster bears out, with the cluster and members that it came from.
 
-        `once` is the caller's own name for this very call: what it has added already is not added again.
+        What the cluster has in the same words already is given back as it is. `once` is the caller's own name for this
+        very call: what it has added already is not added again.
 
         Raises:
             UsageError: the text is empty, too long, or too far from the cluster.
@@ -183,7 +184,10 @@ class Values:
         with self.recorder.saving(VALUE) as records:
             if done := find_kept(records.tx, VALUE, [uid]):
                 return read_value(done[uid])
-            one = _cluster(records.tx, cluster_id)
+            one, words = _cluster(records.tx, cluster_id), text.casefold().split()
+            for there in map(read_value, each_kept(records.tx, VALUE)):
+                if there.cluster_id == one.uid and there.text.casefold().split() == words:
+                    return there
             members = tuple(uid for uid, _ in one.members)
             kept = find_kept(records.tx, EXPERIENCE, members).values()
             known, projects = [read_experience(each) for each in kept], {each.project for each in kept}

@@ -78,6 +78,17 @@ def test_what_an_agent_does_next_is_no_prediction(harken: Harken, said: str) -> 
     assert [one.prediction for one in harken.experiences.review()] == ["That'll make test_tabs pass."]
 
 
+def test_a_sentence_that_names_a_file_a_version_or_a_call_is_taken_whole(harken: Harken) -> None:
+    harken.record_message(
+        "work", "assistant", "I changed it. Now test_tail in tests/test_lexer.py should give 3.5. Running."
+    )
+    run_shell(harken, "pytest -q", "1 failed in 0.1s")
+    harken.record_message("work", "assistant", "Hm. It fails because `lexer.next()` of v2.1 gives None. I mend it.")
+    [one] = harken.experiences.review()
+    assert one.prediction == "Now test_tail in tests/test_lexer.py should give 3.5."
+    assert one.hypothesis == "It fails because `lexer.next()` of v2.1 gives None."
+
+
 def test_what_nobody_said_must_be_given(harken: Harken) -> None:
     run_shell(harken, "cargo test", "test result: FAILED. 1 passed; 1 failed")
     [one] = harken.experiences.review()

@@ -19,6 +19,11 @@ FAILURES = {
     "gcc a.c": "a.c:3:5: error: expected ';' before 'return'",
     "python -m unittest": "Ran 3 tests in 0.001s\n\nFAILED (failures=1)",
     "./gradlew test": "BUILD FAILED in 3s",
+    "bun test": "a.test.ts:\n\n 0 pass\n 1 fail\nRan 1 tests across 1 files.",
+    "node --test": "ℹ tests 2\nℹ pass 1\nℹ fail 1",
+    "npx playwright test": "  1 failed\n    a.spec.ts:3:1 › pays\n  3 passed (2.1s)",
+    "mix test": "3 tests, 1 failure",
+    "swift test": "\t Executed 3 tests, with 1 failure (0 unexpected) in 0.1 (0.1) seconds",
 }
 SUCCESSES = {
     "pytest": "====== 5 passed in 0.32s ======",
@@ -27,6 +32,11 @@ SUCCESSES = {
     "go test ./...": "ok  \texample.org/sum\t0.003s",
     "python -m unittest": "Ran 3 tests in 0.001s\n\nOK",
     "mvn test": "[INFO] BUILD SUCCESS",
+    "bun test": " 3 pass\n 0 fail\nRan 3 tests across 1 files.",
+    "node --test": "# tests 2\n# pass 2\n# fail 0",
+    "npx playwright test": "  3 passed (2.1s)",
+    "mix test": "1 test, 0 failures",
+    "swift test": "\t Executed 3 tests, with 0 failures (0 unexpected) in 0.1 (0.1) seconds",
 }
 
 

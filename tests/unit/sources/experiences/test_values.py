@@ -119,6 +119,15 @@ def test_a_value_is_kept_where_its_cluster_bears_it_out(harken: Harken) -> None:
     assert harken.values.list() == []
 
 
+def test_a_value_that_is_added_again_stands_there_once(harken: Harken) -> None:
+    learn_themes(harken, 8)
+    cluster = harken.values.clusters("full")[0].clusters[0].uid
+    whole = _full(harken.values.members(cluster))
+    value = harken.values.add(whole, cluster)
+    assert harken.values.add(f" {whole.upper()}\n", cluster) == value
+    assert harken.values.list() == [value]
+
+
 def test_a_principle_in_a_sentence_is_borne_out_by_what_its_members_have_learned(harken: Harken) -> None:
     """Stories lie nearer to each other than any sentence to them, so sentences are measured by sentences."""
     for number in range(8):
