@@ -193,13 +193,11 @@ def history_tools(store: Store, search: Callable[..., SearchResult]) -> list[Too
             ),
             here.room_tokens,
         )
-        more = _more(wanted.offset, shown, hits)
         notes = " ".join(result.notes)
         if not shown:
             return ToolOutcome(f"Nothing was found. Try other words. {notes}".rstrip())
-        text = "\n".join(
-            [fence.block(KNOWN if wanted.sources else "Said before:", shown), more, *([notes] if notes else [])]
-        )
+        block = fence.block(KNOWN if wanted.sources else "Said before:", shown)
+        text = "\n".join([block, _more(wanted.offset, shown, hits), *([notes] if notes else [])])
         ids = ", ".join(entry.ref_uid for entry in entries[: len(shown)])
         return ToolOutcome(text, kept=f"(Found {len(shown)} messages: {ids}; recalled, not said.)")
 

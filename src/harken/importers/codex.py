@@ -132,13 +132,12 @@ def _whole(path: Path, reader: _RolloutReader) -> Iterator[ParsedItem]:
 
 def _has_end(path: Path) -> bool:
     """False for a compressed file that was cut off, which is unpacked without an error as far as it goes."""
-    frame = None
+    frame, rest = None, b""
     with path.open("rb") as stream:
-        while chunk := stream.read(1 << 20):
-            while chunk:
-                frame = frame or zstandard.ZstdDecompressor().decompressobj()
-                frame.decompress(chunk)
-                chunk, frame = (frame.unused_data, None) if frame.eof else (b"", frame)
+        while chunk := rest or stream.read(1 << 20):
+            frame = frame or zstandard.ZstdDecompressor().decompressobj()
+            frame.decompress(chunk)
+            rest, frame = (frame.unused_data, None) if frame.eof else (b"", frame)
     return frame is None
 
 

@@ -241,8 +241,7 @@ class SearchSession:
             with self.view.reading() as tx:
                 self.known.spaces = answering_spaces(tx)
             if begun is None or self.known.spaces != guessed:
-                is_there = "active" in self.known.spaces
-                begun = self._sessions.embed(self.known.spaces, *key) if is_there else None
+                begun = self._sessions.embed(self.known.spaces, *key) if "active" in self.known.spaces else None
             self._asked[key] = begun or self._sessions.why_words
         return self._asked[key]
 
