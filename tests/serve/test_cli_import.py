@@ -226,6 +226,8 @@ def test_a_file_of_another_format_than_was_named_is_told_by_itself(cli: CommandL
         ),
         ([__file__], "Name its format: claude-code"),
         ([__file__, "/no/such/place"], "/no/such/place does not exist."),
+        (["codex", ""], "A path that is empty does not exist."),
+        ([""], "A path that is empty does not exist."),
         (["--no-embad"], "See: harken import --help"),
     ],
 )

@@ -55,6 +55,13 @@ def test_a_query_is_tried_out(harken: CommandLine) -> None:
     assert "Asked from" not in harken("rag", "test", "submarines").out
 
 
+def test_where_no_embedding_model_is_set_the_setting_is_named(harken: CommandLine) -> None:
+    told = harken("rag", "test", "kitchen tap seal", settings={"HARKEN_EMBEDDER": "none"}).out
+    assert "The seal of the kitchen tap is worn out." in told
+    assert "Set one: harken config set embedder onnx" in told
+    assert "worker run" not in told
+
+
 def test_it_is_switched_off_and_on(harken: CommandLine) -> None:
     assert harken("rag", "off").out == "Past conversations are off.\n"
     assert "Past conversations are off." in harken("rag", "test", "kitchen tap seal").out

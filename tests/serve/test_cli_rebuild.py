@@ -72,6 +72,12 @@ def test_all_of_it_is_embedded_again_after_it_was_said_what_that_means(
     assert harken("doctor").out.startswith("All agrees")
 
 
+def test_a_few_words_that_keep_no_vector_are_not_counted_as_missing(harken: CommandLine, write: Write) -> None:
+    harken("import", "jsonl", write("brief.jsonl", [{**TALK[0], "content": "Use tabs"}]))
+    assert harken("reindex").out == "Embedded 9 texts of 9 again.\n"
+    assert harken("embeddings", "rebuild", "--yes").out == "Embeddings recreated: 9 of 9.\n"
+
+
 @pytest.mark.parametrize("kind", ["conversations", "exchanges"])
 def test_one_kind_leaves_the_vectors_of_the_others(harken: CommandLine, server: EmbeddingServer, kind: str) -> None:
     facts = harken("embeddings", "rebuild", kind, "--yes", "--json").json()

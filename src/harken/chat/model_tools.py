@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -101,6 +101,7 @@ class SearchMemory:
 
     query: Annotated[str, Argument("What to look for, in plain words.", 1, 2000)]
     limit: Annotated[int, Argument("How many at most.", 1, _MOST_FOUND)] = 5
+    offset: Annotated[int, Argument(OFFSET, 0, 79)] = 0
     category: Annotated[str | None, Argument("Only of this kind; left out, of any.", choices=CATEGORIES)] = None
     min_importance: Annotated[float, Argument("Only those at least so important.", 0, 1)] = 0.0
 
@@ -120,25 +121,23 @@ def memory_tools(memories: Memories) -> list[Tool]:
 
     def look(wanted: SearchMemory, here: ToolContext) -> ToolOutcome:
         least, room, fence = wanted.min_importance, here.room_tokens, Fence()
+        asked, chat = wanted.offset + wanted.limit + 1, here.conversation_uid
         found = memories.search(
-            wanted.query,
-            limit=wanted.limit,
-            category=wanted.category,
-            min_importance=least,
-            conversation=here.conversation_uid,
-        )
+            wanted.query, limit=asked, category=wanted.category, min_importance=least, conversation=chat
+        )[wanted.offset :]
         shown = _fitting(
             (
                 f"category={one.memory.category} importance={one.memory.importance:g}\n"
                 f"{fence.entry(one.hit.entry, tokens.clip_middle(one.memory.content, room // 3))}"
-                for one in found
+                for one in found[: wanted.limit]
             ),
             room,
         )
         if not shown:
             return ToolOutcome(f"No memory was found. Try other words. {' '.join(found.notes)}".rstrip())
         ids = ", ".join(one.memory.uid for one in found[: len(shown)])
-        return ToolOutcome(fence.block(SAVED, shown), kept=f"(Found {len(shown)} memories: {ids}; recalled, not said.)")
+        text = f"{fence.block(SAVED, shown)}\n{_more(wanted.offset, shown, found)}"
+        return ToolOutcome(text, kept=f"(Found {len(shown)} memories: {ids}; recalled, not said.)")
 
     return [
         Tool(
@@ -194,13 +193,11 @@ def history_tools(store: Store, search: Callable[..., SearchResult]) -> list[Too
             ),
             here.room_tokens,
         )
-        more = f"More: next_offset={wanted.offset + len(shown)}." if len(shown) < len(hits) else "There is no more."
         notes = " ".join(result.notes)
         if not shown:
             return ToolOutcome(f"Nothing was found. Try other words. {notes}".rstrip())
-        text = "\n".join(
-            [fence.block(KNOWN if wanted.sources else "Said before:", shown), more, *([notes] if notes else [])]
-        )
+        block = fence.block(KNOWN if wanted.sources else "Said before:", shown)
+        text = "\n".join([block, _more(wanted.offset, shown, hits), *([notes] if notes else [])])
         ids = ", ".join(entry.ref_uid for entry in entries[: len(shown)])
         return ToolOutcome(text, kept=f"(Found {len(shown)} messages: {ids}; recalled, not said.)")
 
@@ -220,6 +217,10 @@ def history_tools(store: Store, search: Callable[..., SearchResult]) -> list[Too
             look,
         ),
     ]
+
+
+def _more(offset: int, shown: Sequence[object], found: Sequence[object]) -> str:
+    return f"More: next_offset={offset + len(shown)}." if len(shown) < len(found) else "There is no more."
 
 
 def _fitting(quotations: Iterable[str], room_tokens: int) -> list[str]:

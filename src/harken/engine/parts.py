@@ -384,8 +384,7 @@ class Parts:
 
         models = self._beside._searcher.sessions.models if self._beside else QueryModels()
         ports = self.store, lambda: self.settings.search, self.spaces.embedder_of, self._now
-        sessions = SearchSessions(*ports, models)
-        return Searcher(sessions, self._open_reranker, self.spaces.is_configured)
+        return Searcher(SearchSessions(*ports, models, has_model=self.spaces.is_configured), self._open_reranker)
 
     @property
     def settings(self) -> Settings:

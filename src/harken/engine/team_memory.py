@@ -236,7 +236,7 @@ class TeamMemory(Harken):
         union = None
         if reach is not None:
             union = Union(lambda: [each._searcher.sessions for _, each in reach.others()], reach.threads, reach.whose)
-        return replace(base, sessions=SearchSessions(self.store, *ports, union, known.known))
+        return replace(base, sessions=SearchSessions(self.store, *ports, union, known.known, known.has_model))
 
     @lazy_part
     def memories(self) -> Memories:

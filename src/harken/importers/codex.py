@@ -119,13 +119,28 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
 
 
 def _whole(path: Path, reader: _RolloutReader) -> Iterator[ParsedItem]:
+    number = 0
     try:
         with _opened(path) as stream:
             for line in numbered(stream):
+                number = line.number
                 yield from items(path, reader, line)
+        if not _has_end(path):
+            yield Unreadable(path, number + 1, "is cut off, as is all behind it: the compressed file has no end")
     except zstandard.ZstdError as error:
         raise TranscriptError(f"{path} is damaged: it cannot be unpacked as Zstandard") from error
     yield from reader.finish()
+
+
+def _has_end(path: Path) -> bool:
+    """False for a compressed file that was cut off, which is unpacked without an error as far as it goes."""
+    frame, rest = None, b""
+    with path.open("rb") as stream:
+        while chunk := rest or stream.read(1 << 20):
+            frame = frame or zstandard.ZstdDecompressor().decompressobj()
+            frame.decompress(chunk)
+            rest, frame = (frame.unused_data, None) if frame.eof else (b"", frame)
+    return frame is None
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,6 @@ from harken.storage.ports import MESSAGE_SOURCE, RowScope, Transaction
 from harken.text import tokens
 from harken.text.words import content_terms
 
-_NO_MODEL = "No embedding model is set, and nothing is found by meaning. Set one: harken config set embedder onnx"
 KEPT = frozenset(KEPT_FOLDERS)
 # Of the words of a question which the query has as well; of those of the query that a statement has.
 _SAME_SHARE, _ABOUT_SHARE = 2 / 3, 0.5
@@ -62,12 +61,10 @@ class Searcher:
 
     Args:
         reranker: opens the cross-encoder on first use.
-        has_model: whether the settings name an embedding model.
     """
 
     sessions: SearchSessions
     reranker: Callable[[], Reranker]
-    has_model: bool = True
 
     def search(
         self,
@@ -132,7 +129,7 @@ class Searcher:
         scope = _default_scope(scope)
         if unknown := [name for name in (*scope.sources, *scope.without_sources) if name not in SOURCES]:
             raise UsageError(f"There is no source '{unknown[0]}'. Sources: {', '.join(SOURCES)}")
-        if mode == "hybrid" and not self.has_model:
+        if mode == "hybrid" and not self.sessions.has_model:
             # Without a model this is what was asked for, so no note says that meaning was left out.
             mode = "keyword"
         query = parse_query(text)
@@ -140,8 +137,6 @@ class Searcher:
             return SearchResult((), notes=("The query has no words.",))
         result = _search(session, query, scope, limit, mode)
         others = _of_others(session, query, scope, limit, mode)
-        if not (self.has_model or mode != "semantic" or result.threshold or NOTHING_RECORDED in result.notes):
-            result = replace(result, notes=(_NO_MODEL,))
         hits = list(result.hits)
         if config.rerank if use_reranker is None else use_reranker:
             with session.view.reading() as tx:

@@ -44,6 +44,7 @@ from harken.text.words import foreign_share, is_english
 
 GO_ON = "harken worker run --until-idle"
 NOTHING_EMBEDDED = f"Searched by words alone: nothing is embedded yet. Go on: {GO_ON}"
+NO_MODEL = "No embedding model is set, and nothing is found by meaning. Set one: harken config set embedder onnx"
 NOTHING_RECORDED = "Nothing is recorded yet. Bring in what there is: harken import"
 _FOREIGN = "Searched by words alone: the embedding model does not know this script."
 _LOADING = "Searched by words alone: the embedding model is being loaded."
@@ -240,9 +241,8 @@ class SearchSession:
             with self.view.reading() as tx:
                 self.known.spaces = answering_spaces(tx)
             if begun is None or self.known.spaces != guessed:
-                is_there = "active" in self.known.spaces
-                begun = self._sessions.embed(self.known.spaces, *key) if is_there else None
-            self._asked[key] = begun or NOTHING_EMBEDDED
+                begun = self._sessions.embed(self.known.spaces, *key) if "active" in self.known.spaces else None
+            self._asked[key] = begun or self._sessions.why_words
         return self._asked[key]
 
     def vector(self, query: Query, known_scripts_only: bool = False) -> _Answer:
@@ -344,6 +344,7 @@ class SearchSessions:
         space: the id of the store's space, in a team.
         union: what else is searched with it.
         known: what was learned of the store by searching it before, if anything was.
+        has_model: whether the settings name an embedding model.
     """
 
     store: Store
@@ -354,6 +355,12 @@ class SearchSessions:
     space: str = ""
     union: Union | None = None
     known: Experienced = field(default_factory=Experienced)
+    has_model: bool = True
+
+    @property
+    def why_words(self) -> str:
+        """Why words alone must do where no model answers."""
+        return NOTHING_EMBEDDED if self.has_model else NO_MODEL
 
     def open(self, projects: ProjectScope = EVERY_PROJECT, **changes: Any) -> SearchSession:
         """A session by the settings in force, but for these changes; it sees every project unless told otherwise."""
@@ -394,7 +401,7 @@ class SearchSessions:
             return QueryVector(first, tuple(second))
         opened = self._open(first)
         if opened is None:
-            return NOTHING_EMBEDDED
+            return self.why_words
         embedder, vector_of = opened
         if unless_foreign and embedder.space.latin_only:
             return note or _FOREIGN

@@ -306,7 +306,7 @@ def wait_again(
     """Remove vectors, and let every entry that may have one wait for it; what was given up is tried again.
 
     Needs a transaction that keeps every other writer out. Without sources, all entries wait; messages of fewer tokens
-    do not. Tells `progress` how many were looked at; returns how many wait.
+    do not. Tells `progress` how many were looked at; returns how many will have a vector.
     """
     of_sources = entries.c.source.in_(sources) if sources else true()
     chosen_ids = tx.select(entries.c.id).where(of_sources)
@@ -318,17 +318,19 @@ def wait_again(
     rows = tx.connection.execute(tx.select(*columns).where(of_sources).order_by(entries.c.id))
     waiting: list[int] = []
     never: list[int] = []
+    brief = 0
     for done, row in enumerate(rows, start=1):
         wanted = row.space_id is not None
         if row.source == MESSAGE_SOURCE:
             wanted = row.role is not None and gets_vector(row.is_turn, Role(row.role), row.text, min_tokens)
+            brief += wanted and not tokens.reaches(row.text, min_tokens)
         (waiting if wanted else never).append(row.id)
         if done % 1000 == 0:
             progress(done)
     for ids, space_id in ((waiting, 0), (never, None)):
         for batch in batches(ids):
             tx.update(entries, tx.dialect.one_of(entries.c.id, batch), space_id=space_id)
-    return len(waiting)
+    return len(waiting) - brief
 
 
 def load_entries(tx: Transaction, entry_ids: Sequence[int]) -> dict[int, Entry]:

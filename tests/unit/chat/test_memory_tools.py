@@ -101,6 +101,21 @@ def test_only_what_fits_is_shown(harken: Harken, toolbox: Toolbox) -> None:
     assert 0 < call(toolbox, "memory_search", room=300, query="zebra", limit=9).text.count("<harken-recall") < 5
 
 
+def test_memories_that_do_not_fit_are_asked_for_page_by_page(harken: Harken, toolbox: Toolbox) -> None:
+    saved = {
+        harken.memories.add(f"zebra {number} " + f"word{number} " * 300, "event").memory.uid for number in range(9)
+    }
+    found: list[str] = []
+    while True:
+        page = call(toolbox, "memory_search", room=300, query="zebra", limit=9, offset=len(found))
+        found += [each.text for each in quotations(page.text)]
+        if "next_offset" not in page.text:
+            break
+        assert page.text.endswith(f"\nMore: next_offset={len(found)}.")
+    assert page.text.endswith("\nThere is no more.")
+    assert len(found) == len(set(found)) == len(saved)
+
+
 @pytest.mark.parametrize(
     ("name", "arguments", "words"),
     [

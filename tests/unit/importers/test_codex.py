@@ -387,6 +387,17 @@ def test_a_compressed_rollout_reads_as_the_plain_one(write: Write) -> None:
         list(CODEX.parse(packed))
 
 
+@pytest.mark.parametrize("kept_bytes", [12, -1])
+def test_a_compressed_rollout_that_was_cut_off_says_so(write: Write, kept_bytes: int) -> None:
+    plain = write(META, typed("hi"), spoken("assistant", "hello"), name="rollout-a.jsonl")
+    packed = plain.with_name("rollout-b.jsonl.zst")
+    packed.write_bytes(zstandard.compress(plain.read_bytes())[:kept_bytes])
+    faults = [found.reason for found in CODEX.parse(packed) if isinstance(found, Unreadable)]
+    assert faults[-1:] == ["is cut off, as is all behind it: the compressed file has no end"]
+    packed.write_bytes(zstandard.compress(plain.read_bytes()) * 2)
+    assert not [found for found in CODEX.parse(packed) if isinstance(found, Unreadable)]
+
+
 def test_files_are_the_rollouts_and_the_plain_one_of_a_pair(write: Write, tmp_path: Path) -> None:
     for name in (
         "d/rollout-2.jsonl",

@@ -100,9 +100,9 @@ def _sources(session: CommandSession, formats: Mapping[str, TranscriptFormat], a
     paths = [Path(argument).expanduser() for argument in arguments[is_named:]]
     if not is_named and not paths[0].exists():
         raise UsageError(f"'{paths[0]}' is neither a file nor a format. Formats: {', '.join(formats)}")
-    for path in paths:
-        if not path.exists():
-            raise UsageError(f"{path} does not exist.")
+    for path, argument in zip(paths, arguments[is_named:], strict=True):
+        if not argument or not path.exists():
+            raise UsageError(f"{path if argument else 'A path that is empty'} does not exist.")
         if not path.is_file() and not path.is_dir():
             raise UsageError(
                 f"{path} is neither a file nor a folder. What comes through a pipe is saved to a file first."
