@@ -122,9 +122,10 @@ def memory_tools(memories: Memories) -> list[Tool]:
     def look(wanted: SearchMemory, here: ToolContext) -> ToolOutcome:
         least, room, fence = wanted.min_importance, here.room_tokens, Fence()
         asked, chat = wanted.offset + wanted.limit + 1, here.conversation_uid
-        found = memories.search(
+        answer = memories.search(
             wanted.query, limit=asked, category=wanted.category, min_importance=least, conversation=chat
-        )[wanted.offset :]
+        )
+        found = answer[wanted.offset :]
         shown = _fitting(
             (
                 f"category={one.memory.category} importance={one.memory.importance:g}\n"
@@ -134,7 +135,7 @@ def memory_tools(memories: Memories) -> list[Tool]:
             room,
         )
         if not shown:
-            return ToolOutcome(f"No memory was found. Try other words. {' '.join(found.notes)}".rstrip())
+            return ToolOutcome(f"No memory was found. Try other words. {' '.join(answer.notes)}".rstrip())
         ids = ", ".join(one.memory.uid for one in found[: len(shown)])
         text = f"{fence.block(SAVED, shown)}\n{_more(wanted.offset, shown, found)}"
         return ToolOutcome(text, kept=f"(Found {len(shown)} memories: {ids}; recalled, not said.)")
