@@ -153,6 +153,19 @@ def test_who_waits_for_a_daemon_goes_on_when_it_answers_and_when_it_has_failed(p
         assert not has_started(place)
 
 
+def test_one_that_finds_another_there_has_not_failed(cli: CommandLine, place: DaemonPaths) -> None:
+    claimed = claim(place)
+    assert claimed is not None
+    words = [*PYTHON, "serve", "--quiet", "--claimed", str(claimed)]
+    with held(place):
+        done = subprocess.run(words, env=cli.environment(), capture_output=True, pass_fds=[claimed], check=False)
+    os.close(claimed)
+    assert b"is served by process" in done.stderr
+    again = claim(place)
+    assert again is not None, "the other has left, and none would be started"
+    os.close(again)
+
+
 def test_who_only_looks_at_the_lock_keeps_no_daemon_from_it(place: DaemonPaths) -> None:
     Path(place.folder).mkdir(parents=True, mode=0o700)
     with Path(place.lock).open("w") as looking:

@@ -112,7 +112,11 @@ def _run(session: CommandSession, place: DaemonPaths, quiet: bool, tcp: Tcp | No
         except DaemonRunsError:
             other = holder(place)
             # One of this version is there, or will be in a moment; only another one makes way.
-            if time.monotonic() >= deadline or (other is not None and other.version == __version__):
+            is_another = other is not None and other.version == __version__
+            if is_another and claimed is not None:
+                # Or it would count as failed, and when the other has left no hook would start one for a while.
+                answered(claimed)
+            if is_another or time.monotonic() >= deadline:
                 raise
             time.sleep(0.1)
 
