@@ -267,16 +267,15 @@ class Candidates:
         """Score those that may come back."""
         # Learned fusion knows the speaker by itself.
         cue = None if self.learned.scores else AuthorCue(self.query, facts)
-        plain = self.config.recency_half_life_days is None
+        plain = self.config.recency_half_life_days is None and (cue is None or not cue.means_anybody)
         for entry_id, each in facts.items():
             # Nothing weighs most candidates, and asking costs as much as all else here.
             is_plain = plain and each.weight == each.rated == 1.0 and entry_id not in self.untrusted
-            is_plain = is_plain and (cue is None or not cue.names(each))
-            reasons = [] if is_plain else weigh(each, cue, self.config, now)
+            self.reasons[entry_id] = reasons = [] if is_plain else weigh(each, cue, self.config, now)
             if entry_id in self.quoting:
                 reasons.append(Reason("quote", 1.0, "has the query's words in this order"))
-            self.reasons[entry_id] = reasons
-            self.scores[entry_id] = self.fused[entry_id] * prod([reason.value for reason in reasons])
+            factor = prod([reason.value for reason in reasons]) if reasons else 1.0
+            self.scores[entry_id] = self.fused[entry_id] * factor
 
     def best_first(self) -> list[int]:
         """Those that have a score, best first; of equals the newer ones."""
@@ -419,9 +418,14 @@ class AuthorCue:
         if agent != person and not authors:
             self._role = Role.ASSISTANT if agent else Role.USER
 
+    @property
+    def means_anybody(self) -> bool:
+        """Whether there may be a candidate that it names."""
+        return len(self._authors) == 1 or (not self._authors and self._role is not None)
+
     def sides_of(self, entry_ids: Iterable[int], facts: Mapping[int, EntryFacts]) -> dict[int, float]:
         """1.0 of each candidate whose author is the one meant, -1.0 of others; none where nobody is meant."""
-        if len(self._authors) == 1 or (not self._authors and self._role is not None):
+        if self.means_anybody:
             return {entry_id: 1.0 if self.names(facts[entry_id]) else -1.0 for entry_id in entry_ids}
         return {}
 
@@ -436,7 +440,8 @@ def pass_strictly(tx: Transaction, found: Candidates, gate: Gate, projects: Coll
     """Those candidates of other projects that may come back; without a vector, those with all of the rare words."""
     strict = gate.of_others()
     passing = set()
-    for entry_id, each in found.facts.items():
+    for entry_id in strict.within_reach(found.facts, found.similarity):
+        each = found.facts[entry_id]
         if each.project_id not in projects:
             continue
         admitted = strict.admits(found.similarity.get(entry_id), each.trust.is_untrusted)

@@ -431,7 +431,8 @@ class _PastSearch:
         if others:
             return pass_strictly(tx, found, gate, others) - barred
         passing = set()
-        for entry_id, each in found.facts.items():
+        for entry_id in gate.within_reach(found.facts, found.similarity):
+            each = found.facts[entry_id]
             if each.conversation_id not in conversations or entry_id in barred:
                 continue
             similarity, is_untrusted = found.similarity.get(entry_id), each.trust.is_untrusted

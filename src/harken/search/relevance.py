@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from harken.config.sections import SearchConfig
@@ -85,6 +85,13 @@ class Gate:
     def partner_bar(self) -> float | None:
         """The similarity asked of what shares an exchange with one that passed; None where that is no reason."""
         return self.threshold - _PARTNER_LEEWAY if self.leeway and self.threshold is not None else None
+
+    def within_reach(self, entry_ids: Iterable[int], similarity: Mapping[int, float]) -> list[int]:
+        """Those that it may admit: to ask of each of some hundred takes a millisecond, and most are far below."""
+        if self.threshold is None:
+            return list(entry_ids)
+        lowest = self.threshold + self.general + min(self.raised, self.raised / 2) - self.leeway
+        return [entry_id for entry_id in entry_ids if similarity.get(entry_id, lowest) >= lowest]
 
     def admits(self, similarity: float | None, is_untrusted: bool, has_words: bool = False) -> bool | None:
         """Whether an entry is near enough; None where its rare words decide: it has no vector, or is nearly near.
