@@ -56,6 +56,14 @@ def test_a_saved_memory_comes_back_once_in_each_conversation(hooks: Hooks) -> No
     assert told(hooks, "three", "Plant tomatoes outdoors during spring?") == ""
 
 
+def test_the_notice_of_a_background_task_is_no_prompt(hooks: Hooks) -> None:
+    hooks.harken.memories.add("The billing service keeps its invoices in the PostgreSQL database.", category="fact")
+    hooks.harken.embed()
+    notice = f'<task-notification>\n<summary>Agent "{ASKED}" completed</summary>\n</task-notification>'
+    assert told(hooks, "one", f"{notice}\nFull transcript available at: /tmp/billing/invoices/database") == ""
+    assert "PostgreSQL" in told(hooks, "one", ASKED)
+
+
 def test_a_prompt_is_embedded_once_for_all_that_is_searched(harken: Harken, hooks: Hooks) -> None:
     harken.memories.add("The billing service keeps its invoices in the PostgreSQL database.", category="fact")
     harken.record_message("other", "user", "Invoices of billing are in which database?", channel="claude-code")

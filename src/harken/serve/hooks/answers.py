@@ -15,6 +15,7 @@ from typing import Any
 from harken.context.compose import OTHER_PROJECT
 from harken.context.render import Quote, core_block, quotation_block
 from harken.engine import Harken
+from harken.importers.blocks import claude_words
 from harken.log import Log
 from harken.model.conversations import EMPTY, SavedRecord, Trust
 from harken.model.experience_texts import experience_markdown, value_markdown
@@ -159,6 +160,8 @@ class Hooks:
             return self._brief(agent, session_id, payload)
         if event == PROMPT and wanted.recall and isinstance(prompt, str):
             uid = conversation_uid(agent, session_id)
+            # Claude Code asks its hooks also where nobody has typed anything, as at the end of a background task.
+            prompt = claude_words(prompt) if agent == CLAUDE_CODE else prompt
             quotes = chats.quotes_about(prompt, uid, _directory(payload), self.is_loading())
             return self._told(agent, uid, PAST, quotes) if quotes else NOTHING
         if event in CHECKED and wanted.premortem:
