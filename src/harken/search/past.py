@@ -493,5 +493,5 @@ def _shown_exchange(
     user, assistant = (message.text if message else "" for message in chosen)
     shown = [message for message in chosen if message]
     uids, trust = tuple(message.uid for message in shown), least_trusted([Trust.AGENT, *(m.trust for m in shown)])
-    authors = tuple(message.author or "" if message else "" for message in chosen)
+    authors = tuple(message.name if message else "" for message in chosen)
     return PastExchange(head.uid, head.started_at, similarity, score, user, assistant, uids, trust, authors=authors)

@@ -90,6 +90,12 @@ class SaidMessage:
     trust: Trust
     author: str | None
 
+    @property
+    def name(self) -> str:
+        """The name that it was recorded with; `Agent` where one asks in a person's place, as of a subagent."""
+        is_asking = self.role is Role.USER and self.trust is Trust.AGENT
+        return self.author or ("Agent" if is_asking else "")
+
 
 @dataclass(frozen=True, slots=True)
 class ExchangeHead:
