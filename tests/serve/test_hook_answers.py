@@ -85,6 +85,14 @@ def test_what_an_agent_asks_its_subagent_is_not_told_as_a_persons_question(harke
     assert f"Agent: {ASKED}\nAssistant: The billing service" in text
 
 
+def test_what_a_subagent_of_the_session_says_is_no_earlier_conversation(harken: Harken, hooks: Hooks) -> None:
+    harken.record_message("one", "user", "hello", channel="claude-code")
+    delegate(harken, "one", "The billing service keeps its invoices in the MySQL database.")
+    harken.embed()
+    assert told(hooks, "one", ASKED) == ""
+    assert "MySQL" in told(hooks, "two", ASKED)
+
+
 def test_a_prompt_is_embedded_once_for_all_that_is_searched(harken: Harken, hooks: Hooks) -> None:
     harken.memories.add("The billing service keeps its invoices in the PostgreSQL database.", category="fact")
     harken.record_message("other", "user", "Invoices of billing are in which database?", channel="claude-code")

@@ -68,6 +68,7 @@ class ConversationHead:
         trust: of title and summary: an agent's where the conversation was begun by its owner or by an agent, else
             that of its first words.
         project: its key; empty where it belongs to none.
+        parent_uid: the conversation that a subagent's is a side of.
     """
 
     uid: str
@@ -77,6 +78,7 @@ class ConversationHead:
     exchange_count: int
     trust: Trust = Trust.AGENT
     project: str = ""
+    parent_uid: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +183,7 @@ def conversation_heads(tx: Transaction, conversation_ids: Sequence[int]) -> dict
         is_own = row.begun_by in (Trust.OWNER, Trust.AGENT)
         trust = Trust.AGENT if is_own else Trust(row.begun_by or Trust.IMPORTED)
         title = row.title or row.summary_title or said.get(row.id, "")
-        shown = (title, row.text or "", row.created_at, row.exchanges, trust, row.project or "")
+        shown = (title, row.text or "", row.created_at, row.exchanges, trust, row.project or "", row.parent_uid)
         heads[row.id] = ConversationHead(row.uid, *shown)
     return heads
 
@@ -203,7 +205,7 @@ def _conversation_heads(dialect: Dialect) -> Select[Any]:
         .limit(1)
         .scalar_subquery()
     )
-    columns = (conversations.c.id, conversations.c.uid, conversations.c.title, conversations.c.created_at)
+    columns = [conversations.c[name] for name in ("id", "uid", "title", "created_at", "parent_uid")]
     made = (summaries.c.title.label("summary_title"), summaries.c.text, projects.c.key.label("project"))
     of_project = refers(conversations.c.project_id, projects)
     return (
