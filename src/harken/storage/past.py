@@ -95,8 +95,7 @@ class SaidMessage:
     @property
     def name(self) -> str:
         """The name that it was recorded with; `Agent` where one asks in a person's place, as of a subagent."""
-        is_asking = self.role is Role.USER and self.trust is Trust.AGENT
-        return self.author or ("Agent" if is_asking else "")
+        return self.author or ("Agent" if self.role is Role.USER and self.trust is Trust.AGENT else "")
 
 
 @dataclass(frozen=True, slots=True)
