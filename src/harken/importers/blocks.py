@@ -45,7 +45,6 @@ _CLAUDE_LEAD = re.compile(
     r"|\[SYSTEM NOTIFICATION - NOT USER INPUT\][^\n]*(?:\n[^\n]+)*"
     r"|(?P<summary>This session is being continued from a previous conversation that ran out of context))"
 )
-# Behind a notice, outside of its element.
 _POINTER = re.compile(
     r"(?<=</task-notification>)\s*\n(?:Read the output file to retrieve|Full transcript available)[^\n]*"
 )
