@@ -13,7 +13,10 @@ from typing import Any
 import pytest
 
 from harken.engine import Harken
+from harken.model.conversations import Role, Trust
 from harken.record.forget import plan_conversations
+from harken.record.prepared import NewConversation, NewMessage
+from harken.record.recorder import Batch
 from harken.serve.hooks.answers import LIMITS, Hooks
 from harken.serve.hooks.events import CODEX
 from harken.serve.operations.operation import Caller
@@ -54,6 +57,40 @@ def test_a_saved_memory_comes_back_once_in_each_conversation(hooks: Hooks) -> No
     assert "PostgreSQL" in told(hooks, "two", ASKED)
     assert told(hooks, "three", "thanks, that helps") == ""
     assert told(hooks, "three", "Plant tomatoes outdoors during spring?") == ""
+
+
+def test_the_notice_of_a_background_task_is_no_prompt(hooks: Hooks) -> None:
+    hooks.harken.memories.add("The billing service keeps its invoices in the PostgreSQL database.", category="fact")
+    hooks.harken.embed()
+    notice = f'<task-notification>\n<summary>Agent "{ASKED}" completed</summary>\n</task-notification>'
+    assert told(hooks, "one", f"{notice}\nFull transcript available at: /tmp/billing/invoices/database") == ""
+    assert "PostgreSQL" in told(hooks, "one", ASKED)
+
+
+def delegate(harken: Harken, session: str, result: str) -> None:
+    """A conversation of a subagent that was asked what its caller had been asked."""
+    talk = NewConversation("claude-code", f"{session}/agent-a1", parent_external_id=session)
+    said = [NewMessage(Role.USER, ASKED, trust=Trust.AGENT), NewMessage(Role.ASSISTANT, result, trust=Trust.AGENT)]
+    harken.recorder.record([Batch(talk, said, finish=True)])
+
+
+def test_what_an_agent_asks_its_subagent_is_not_told_as_a_persons_question(harken: Harken, hooks: Hooks) -> None:
+    harken.record_message("one", "user", ASKED, channel="claude-code")
+    harken.record_message("one", "assistant", "Invoices of billing are in MySQL.", channel="claude-code")
+    delegate(harken, "one", "The billing service keeps its invoices in the MySQL database.")
+    harken.embed()
+    text = told(hooks, "two", ASKED)
+    assert "(2nd time)" in text
+    assert f"User: {ASKED}\nAssistant: Invoices of billing are" in text
+    assert f"Agent: {ASKED}\nAssistant: The billing service" in text
+
+
+def test_what_a_subagent_of_the_session_says_is_no_earlier_conversation(harken: Harken, hooks: Hooks) -> None:
+    harken.record_message("one", "user", "hello", channel="claude-code")
+    delegate(harken, "one", "The billing service keeps its invoices in the MySQL database.")
+    harken.embed()
+    assert told(hooks, "one", ASKED) == ""
+    assert "MySQL" in told(hooks, "two", ASKED)
 
 
 def test_a_prompt_is_embedded_once_for_all_that_is_searched(harken: Harken, hooks: Hooks) -> None:

@@ -307,7 +307,7 @@ class PastExchange:
         trust: the lower one of theirs; an agent's where both may be believed more.
         said_before: the user has said otherwise since, in another exchange that came back.
         said_by: the name of somebody else who asked; empty where it is the user's own.
-        authors: the names that those who asked and answered were recorded with, if any.
+        authors: the names that those who asked and answered were recorded with, if any; `Agent` asked a subagent.
     """
 
     uid: str

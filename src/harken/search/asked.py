@@ -178,6 +178,7 @@ def askers_among(found: Candidates, barred: Collection[int], threshold: float | 
         id_: each
         for id_, each in found.facts.items()
         if each.role == Role.USER and each.source == MESSAGE_SOURCE and each.traits & asks == asks and id_ not in barred
+        if each.trust is not Trust.AGENT  # which asks subagents what it was asked itself
     }
     near = {id_: on_scale(similarity[id_], threshold) for id_ in mine if threshold is not None and id_ in similarity}
     best = sorted(near, key=lambda id_: -near[id_])[:_MOST_READ]

@@ -228,6 +228,7 @@ class _PastSearch:
         asked: the query's vector; None where words alone must do.
         rare: the query's rare words; read when something depends on them.
         askers: what persons have said and may ask the same, with how near it is.
+        own: the id of the conversation that goes on; empty without one.
     """
 
     session: SearchSession
@@ -239,9 +240,10 @@ class _PastSearch:
     asked: QueryVector | None = None
     rare: RareWords | None = None
     askers: dict[int, float | None] = field(default_factory=dict)
+    own: str = ""
 
     def run(self, conversation_uid: str | None) -> PastRecall:
-        session, config = self.session, self.config
+        session, config, self.own = self.session, self.config, conversation_uid or self.own
         session.look_ahead(PAST, lambda tx, there: _foresee(tx, there, self.query, conversation_uid))
         with session.view.reading() as tx:
             if not has_others(tx, conversation_uid):
@@ -342,7 +344,8 @@ class _PastSearch:
         with session.view.reading() as tx:
             foresee_heads(tx, rows)
             self._rank(tx, within, everywhere)
-            heads = conversation_heads(tx, rows)
+            # What it has asked of its subagents is no other conversation.
+            heads = {row: head for row, head in conversation_heads(tx, rows).items() if head.parent_uid != self.own}
             summarized = [row for row, head in heads.items() if head.summary]
             passing = self._passing(tx, within, gate, rows, rare_in, others)
             placed = place_exchanges(chosen, everywhere, within, passing, summarized, config)
@@ -494,5 +497,5 @@ def _shown_exchange(
     user, assistant = (message.text if message else "" for message in chosen)
     shown = [message for message in chosen if message]
     uids, trust = tuple(message.uid for message in shown), least_trusted([Trust.AGENT, *(m.trust for m in shown)])
-    authors = tuple(message.author or "" if message else "" for message in chosen)
+    authors = tuple(message.name if message else "" for message in chosen)
     return PastExchange(head.uid, head.started_at, similarity, score, user, assistant, uids, trust, authors=authors)

@@ -43,7 +43,8 @@ _CUT_WORD = re.compile(f"[^\\W_{UNSPACED}]+$")
 _MOST_ASKED_CHARS = 400
 _QUESTION_MARK = re.compile("[?？؟]")
 _ASKS, _ENDS = re.compile(r"[?？؟]\W*$"), re.compile(r"[.!…:;。！]\W*$")
-_SCAFFOLDING = re.compile(rf"{UNSAID_OPENING}.*?</\1>|```.*?```", re.DOTALL)
+# Up to the next opening of the same: of thousands without an end, each looked through all that is behind it.
+_SCAFFOLDING = re.compile(rf"{UNSAID_OPENING}(?:(?!<\1\b).)*?</\1>|```.*?```", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)

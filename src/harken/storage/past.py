@@ -68,6 +68,7 @@ class ConversationHead:
         trust: of title and summary: an agent's where the conversation was begun by its owner or by an agent, else
             that of its first words.
         project: its key; empty where it belongs to none.
+        parent_uid: the conversation that a subagent's is a side of.
     """
 
     uid: str
@@ -77,6 +78,7 @@ class ConversationHead:
     exchange_count: int
     trust: Trust = Trust.AGENT
     project: str = ""
+    parent_uid: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,11 @@ class SaidMessage:
     text: str
     trust: Trust
     author: str | None
+
+    @property
+    def name(self) -> str:
+        """The name that it was recorded with; `Agent` where one asks in a person's place, as of a subagent."""
+        return self.author or ("Agent" if self.role is Role.USER and self.trust is Trust.AGENT else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +182,7 @@ def conversation_heads(tx: Transaction, conversation_ids: Sequence[int]) -> dict
         is_own = row.begun_by in (Trust.OWNER, Trust.AGENT)
         trust = Trust.AGENT if is_own else Trust(row.begun_by or Trust.IMPORTED)
         title = row.title or row.summary_title or said.get(row.id, "")
-        shown = (title, row.text or "", row.created_at, row.exchanges, trust, row.project or "")
+        shown = (title, row.text or "", row.created_at, row.exchanges, trust, row.project or "", row.parent_uid)
         heads[row.id] = ConversationHead(row.uid, *shown)
     return heads
 
@@ -197,7 +204,7 @@ def _conversation_heads(dialect: Dialect) -> Select[Any]:
         .limit(1)
         .scalar_subquery()
     )
-    columns = (conversations.c.id, conversations.c.uid, conversations.c.title, conversations.c.created_at)
+    columns = [conversations.c[name] for name in ("id", "uid", "title", "created_at", "parent_uid")]
     made = (summaries.c.title.label("summary_title"), summaries.c.text, projects.c.key.label("project"))
     of_project = refers(conversations.c.project_id, projects)
     return (

@@ -59,6 +59,7 @@ _ANNOUNCED = re.compile(
 _REPORTED = re.compile(
     r"\b(?:says?|said|told|tells|telling|wrote|writes|reads|according to|reminds?|reminded|taught|advised)\b"
     r"|\b(?:he|she|they|people|everyone|mom|dad|boss|teacher|readme|docs?|manual)\b(?! (?:to|you))"
+    r"|(?:error|exception|warning): "
 )
 # A question states none, nor what is asked for once: "what are my preferences?", "should I always use tabs?".
 _ASKS = re.compile(

@@ -38,7 +38,7 @@ MAX_SENTENCE_TOKENS = 60
 # A line as long as this was mostly broken by an editor, a shorter one by its writer.
 _WRAPPED_CHARS = 50
 # What nobody said: code, recalled blocks, reminders of agents.
-UNSAID_OPENING = rf"<(system-reminder|{RECALL_NAME}|environment_context|ide_[a-z_]+)\b[^>]*>"
+UNSAID_OPENING = rf"<(system-reminder|{RECALL_NAME}|environment_context|ide_[a-z_]+)\b[^<>]*>"
 UNSAID = re.compile(rf"```.*?(?:```|\Z)|{UNSAID_OPENING}.*?(?:</\1>|\Z)", re.DOTALL)
 _LEAD = re.compile(r"^[ \t]*(?:#{1,6}|>+|[-*+•]|\d{1,3}[.)])[ \t]+")
 _EMPHASIS = re.compile(r"(\*\*|__)(?=\S)(.+?)(?<=\S)\1")

@@ -49,6 +49,12 @@ def test_a_reminder_without_an_end_is_left_alone() -> None:
     assert claude_words(text) == text
 
 
+NOTICE = '<task-notification>\n<summary>Background command "Build" completed</summary>\n</task-notification>'
+NOT_INPUT = (
+    "[SYSTEM NOTIFICATION - NOT USER INPUT]\nThis is an automated background-task event.\nDo NOT interpret this."
+)
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -62,6 +68,9 @@ def test_a_reminder_without_an_end_is_left_alone() -> None:
         "[Request interrupted by user for tool use]",
         "This session is being continued from a previous conversation that ran out of context. It was about…",
         "<task-notification>\n<status>completed</status>\n</task-notification>",
+        f"{NOTICE}\nRead the output file to retrieve the result: /tmp/tasks/b1.output",
+        f"{NOTICE}\nFull transcript available at: /tmp/tasks/a1.output",
+        f"{NOT_INPUT}\n\n{NOTICE}\n\n{NOT_INPUT}\n\n{NOTICE}",
     ],
 )
 def test_commands_and_their_output_are_nobodys_words(text: str) -> None:

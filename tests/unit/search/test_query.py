@@ -88,6 +88,12 @@ class TestText:
         assert parse_query("  a   zebra \n crossing ").text == "a zebra crossing"
 
 
+@pytest.mark.parametrize("opening", ["<system-reminder>", "<ide_selection "])
+def test_openings_without_an_end_are_not_looked_through_for_each_of_them(opening: str) -> None:
+    """A pasted log has thousands; each took as long as all of the text behind it, and a daemon stood still."""
+    assert "zebra" in parse_query(opening * 100_000 + "zebra").terms
+
+
 @given(st.text(max_size=300))
 def test_any_text_is_taken_apart(text: str) -> None:
     query = parse_query(text)

@@ -232,6 +232,7 @@ def test_what_is_to_be_so_for_once_is_no_rule_by_its_vector_either() -> None:
     "text",
     [
         "The README says: always use make lint.",
+        "RuntimeError: you must always call close() on the pool.",
         "Here is the readme:\n\nAlways run make lint.\nNever commit to main.",
         '"Always answer in French", it wrote',
         "> Always answer in French.",

@@ -15,6 +15,8 @@ from typing import Any
 from harken.context.compose import OTHER_PROJECT
 from harken.context.render import Quote, core_block, quotation_block
 from harken.engine import Harken
+from harken.importers.blocks import claude_words
+from harken.importers.reading import string
 from harken.log import Log
 from harken.model.conversations import EMPTY, SavedRecord, Trust
 from harken.model.experience_texts import experience_markdown, value_markdown
@@ -50,8 +52,6 @@ _LIMIT = 10
 _UNDER_WAY, _LIKE_THE_FAILURE = "under way in this project", "tells of a failure like this one"
 # What failed is told at the end of what is printed, however much that is.
 _READ_CHARS = 200_000
-# Gemini CLI frames what its shell printed.
-_GEMINI_FRAME = ("<untrusted_context>\n", "Output: ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +159,8 @@ class Hooks:
             return self._brief(agent, session_id, payload)
         if event == PROMPT and wanted.recall and isinstance(prompt, str):
             uid = conversation_uid(agent, session_id)
+            # Claude Code asks its hooks also where nobody has typed anything, as at the end of a background task.
+            prompt = claude_words(prompt) if agent == CLAUDE_CODE else prompt
             quotes = chats.quotes_about(prompt, uid, _directory(payload), self.is_loading())
             return self._told(agent, uid, PAST, quotes) if quotes else NOTHING
         if event in CHECKED and wanted.premortem:
@@ -238,7 +240,7 @@ def failed_check(event: str, agent: str, payload: Mapping[str, Any]) -> CheckFai
     if not isinstance(name, str) or not isinstance(given, dict) or payload.get("is_interrupt") is True:
         return None
     if event == TOOL_FAILED:
-        printed, facts = _text(payload.get("error")), {"is_error": True}
+        printed, facts = string(payload.get("error")) or "", {"is_error": True}
     else:
         printed, facts = _printed(payload.get("tool_response")), {"is_error": False} if LIMITS[agent].marks else {}
     return failure_of(name, json.dumps(given), printed[-_READ_CHARS:], facts)
@@ -247,17 +249,12 @@ def failed_check(event: str, agent: str, payload: Mapping[str, Any]) -> CheckFai
 def _printed(response: Any) -> str:
     """What a shell printed: Codex tells the text, the others an object that has it."""
     if not isinstance(response, dict):
-        return _text(response)
+        return string(response) or ""
     if response.get("interrupted") is True:
         return ""
-    framed = _text(response.get("llmContent"))
-    for mark in _GEMINI_FRAME:
-        framed = framed.removeprefix(mark)
-    return "\n".join(text for text in (_text(response.get("stdout")), _text(response.get("stderr")), framed) if text)
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
+    printed = [string(response.get(name)) for name in ("stdout", "stderr", "llmContent")]
+    # Gemini CLI frames what its shell printed.
+    return "\n".join(filter(None, printed)).removeprefix("<untrusted_context>\n").removeprefix("Output: ")
 
 
 def premortem_quotes(harken: Harken, failure: CheckFailure, directory: str | None) -> list[Quote]:
@@ -289,5 +286,4 @@ def _failure_quote(record: SavedRecord, facts: Mapping[str, Any]) -> Quote:
     origin, project = facts.get("origin"), facts.get(OTHER_PROJECT, "")
     whose = Provenance.of(origin) if origin else None
     trust = Trust.IMPORTED.value if whose and trust in (Trust.OWNER, Trust.AGENT) else trust
-    named: dict[str, Any] = {"project": project, "why": _LIKE_THE_FAILURE, "origin": whose}
-    return Quote(text, record.source, record.uid, "", record.at, trust, **named)
+    return Quote(text, record.source, record.uid, "", record.at, trust, (), project, _LIKE_THE_FAILURE, whose)

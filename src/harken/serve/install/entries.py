@@ -153,6 +153,13 @@ def _json_put(text: str, keys: Keys, value: Any) -> str:
                 value = {inner: value}
             return _json_insert(text, start, key, value, "," if members else "")
         _, start, end = members[key]
+    there = _decode(plain, start)[0]
+    if isinstance(value, list) and there and value[:-1] == there:
+        # What stands in the list keeps its form and its comments.
+        last, inner = len(plain[: end - 1].rstrip()), _indent_at(text, _skip(plain, start + 1))
+        gap, item = text[last : end - 1], _json_text(text, value[-1], inner)
+        comma, beside = "" if "," in _bare(gap) else ",", gap.rstrip()
+        return f"{text[:last]}{comma}{beside}{_newline(text)}{inner}{item}{gap[len(beside) :]}{text[end - 1 :]}"
     return text[:start] + _json_text(text, value, _indent_at(text, start)) + text[end:]
 
 

@@ -58,6 +58,16 @@ def test_comments_and_indentation_stay_as_they_are() -> None:
     assert added.endswith('\n\t\t},\n\t\t"other": {"command": "x"}, // the only one\n\t},\n}\n')
 
 
+@pytest.mark.parametrize("comma", ["", ","])
+def test_hooks_of_others_keep_their_form_and_their_comments_where_ours_is_added(comma: str) -> None:
+    others = '[\n    // mine\n    {"hooks": [{"command": "say"}]}COMMA // aloud\n  '
+    text = f'{{\n  "Stop": {others.replace("COMMA", comma)}]\n}}\n'
+    put = JSON.put(text, ("Stop",), [{"hooks": [{"command": "say"}]}, OURS])
+    ours = '    {\n      "command": "harken",\n      "args": [\n        "mcp"\n      ]\n    }\n  '
+    assert put == f'{{\n  "Stop": {others.replace("COMMA", ",").removesuffix("  ")}{ours}]\n}}\n'
+    assert JSON.data(JSON.put('{"Stop": [1]}', ("Stop",), [1, 2])) == {"Stop": [1, 2]}
+
+
 def test_a_value_is_replaced_where_it_stands() -> None:
     text = '{\n  "a": {"harken": 1}, // one\n  "b": 2\n}\n'
     assert JSON.put(text, ("a", "harken"), 5) == text.replace("1}", "5}")
