@@ -73,3 +73,21 @@ def test_every_setting_of_the_table_exists_with_the_default_that_it_says() -> No
     assert values["record.tool_text_chars"] == 2000
     for key, value in (("embedder", "onnx"), ("search.fusion", "learned"), ("search.rerank", False)):
         assert values[key] == value
+
+
+def test_every_setting_stands_in_a_table_and_with_its_default_where_few_look() -> None:
+    values = {value.key: value.value for value in load_settings("/nowhere", env={}).values()}
+    rest, operating = ((ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("settings.md", "operating.md"))
+    words = {"none": None, "true": True, "false": False, "empty": ""}
+    rows = dict(re.findall(r"^\| `([a-z0-9_.]+)` \| (.*?) \| ", rest, re.MULTILINE))
+    for key, told in rows.items():
+        default = values[key] if values[key] not in ((), []) else ""
+        is_number = isinstance(default, (int, float)) and not isinstance(default, bool)
+        assert (float(told) if is_number else words.get(told, told)) == default, key
+    named = {"home", *rows}
+    for cell in re.findall(r"^\| (`.*?) \|", README.split("## Settings")[1] + operating, re.MULTILINE):
+        section = ""
+        for name in re.findall(r"`([a-z0-9_.]+)`", cell):
+            section = section if name.startswith(".") else name.partition(".")[0]
+            named.add(section + name if name.startswith(".") else name)
+    assert values.keys() <= named
