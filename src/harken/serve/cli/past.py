@@ -92,7 +92,9 @@ def config(session: CommandSession, as_json: bool) -> None:
 @click.argument("value")
 @click.pass_obj
 def set_value(session: CommandSession, key: str, value: str) -> None:
-    """Change a limit for every process: conversation_limit, exchange_limit_per_conversation, min_similarity."""
+    """Change one of these for every process: enabled, conversation_limit, exchange_limit_per_conversation,
+    share_places, min_similarity, saved, scope, rules, without_tags.
+    """
     from harken.config.sections import RagConfig
 
     name = key.removeprefix(_SECTION).removeprefix(_SEED_PREFIX)
