@@ -92,8 +92,10 @@ def config(session: CommandSession, as_json: bool) -> None:
 @click.argument("value")
 @click.pass_obj
 def set_value(session: CommandSession, key: str, value: str) -> None:
-    """Change one of these for every process: enabled, conversation_limit, exchange_limit_per_conversation,
-    share_places, min_similarity, saved, scope, rules, without_tags.
+    """Change how past conversations come back, for every process.
+
+    KEY is enabled, conversation_limit, exchange_limit_per_conversation, share_places, min_similarity, saved, scope,
+    rules or without_tags.
     """
     from harken.config.sections import RagConfig
 
