@@ -14,6 +14,7 @@ import pytest
 from command_line import CommandLine
 from documented import blocks
 from harken.config.settings import Settings, load_settings
+from harken.importers.jsonl import _OTHER_TIMES, _ROLES, _TEXT_KEYS, _TYPES
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -73,6 +74,13 @@ def test_every_setting_of_the_table_exists_with_the_default_that_it_says() -> No
     assert values["record.tool_text_chars"] == 2000
     for key, value in (("embedder", "onnx"), ("search.fusion", "learned"), ("search.rerank", False)):
         assert values[key] == value
+
+
+def test_every_key_of_a_line_that_can_be_imported_is_in_its_row() -> None:
+    [row] = re.findall(r"^\| `jsonl` \|.*$", README, re.MULTILINE)
+    keys, values = {"conversation", "role", "content", "ts", "type", "metadata", *_OTHER_TIMES, *_TEXT_KEYS}, {*_ROLES}
+    assert keys <= set(re.findall(r'"(\w+)"', row))
+    assert values | {str(kind) for kind in _TYPES} <= set(re.findall(r"`(\w+)`", row))
 
 
 def test_every_setting_stands_in_a_table_and_with_its_default_where_few_look() -> None:
