@@ -121,6 +121,13 @@ def test_where_processors_are_short_the_server_goes_before_the_worker() -> None:
     assert "cpu_shares" not in COMPOSE["services"]["server"]
 
 
+def test_the_chart_tells_how_members_are_added_to_the_team_that_it_serves() -> None:
+    notes = (CHART / "templates" / "NOTES.txt").read_text(encoding="utf-8")
+    assert re.findall(r"\S+ harken --store OWNER team init NAME", notes.replace("{{ .Values.team }}", "crew")) == [
+        "HARKEN_TENANT=crew harken --store OWNER team init NAME"
+    ]
+
+
 @pytest.mark.parametrize("values", VALUES)
 def test_helm_finds_nothing_wrong_with_the_chart(values: dict[str, Any]) -> None:
     chart = pytest.importorskip("helm_python.chart", reason="needs helm-python-sdk")
