@@ -113,6 +113,11 @@ def test_compose_publishes_nothing_but_on_loop_back_and_knows_no_password() -> N
     assert COMPOSE["services"]["server"]["depends_on"] == {"migrate": {"condition": "service_completed_successfully"}}
 
 
+def test_the_password_that_stands_beside_compose_is_committed_by_nobody() -> None:
+    assert "> .env" in (ROOT / "docs" / "operating.md").read_text(encoding="utf-8")
+    assert ".env" in (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()
+
+
 def test_where_processors_are_short_the_server_goes_before_the_worker() -> None:
     values = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
     asked = {role: int(values[role]["resources"]["requests"]["cpu"].removesuffix("m")) for role in ("server", "worker")}
