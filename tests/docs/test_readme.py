@@ -15,6 +15,7 @@ from command_line import CommandLine
 from documented import blocks
 from harken.config.settings import Settings, load_settings
 from harken.importers.jsonl import _OTHER_TIMES, _ROLES, _TEXT_KEYS, _TYPES
+from harken.journal.backup import _PARTS
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -83,10 +84,17 @@ def test_every_key_of_a_line_that_can_be_imported_is_in_its_row() -> None:
     assert values | {str(kind) for kind in _TYPES} <= set(re.findall(r"`(\w+)`", row))
 
 
+def test_a_backup_takes_along_what_the_page_on_the_home_says() -> None:
+    page = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8").split("## What lies in the home")[1]
+    told = dict(re.findall(r"^\| `([\w.-]+)/?`.* \| (yes|no) \|$", page, re.MULTILINE))
+    assert {name for name, is_taken in told.items() if is_taken == "yes"} == set(_PARTS) - {"harken.yaml", "harken.yml"}
+
+
 def test_every_setting_stands_in_a_table_and_with_its_default_where_few_look() -> None:
     values = {value.key: value.value for value in load_settings("/nowhere", env={}).values()}
     rest, operating = ((ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("settings.md", "operating.md"))
     words = {"none": None, "true": True, "false": False, "empty": ""}
+    rest = rest.split("## What lies in the home")[0]
     rows = dict(re.findall(r"^\| `([a-z0-9_.]+)` \| (.*?) \| ", rest, re.MULTILINE))
     for key, told in rows.items():
         default = values[key] if values[key] not in ((), []) else ""
