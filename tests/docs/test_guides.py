@@ -18,6 +18,7 @@ from harken.config.settings import load_settings
 from harken.context.layers import LayerName
 from harken.engine import Harken
 from harken.model.arguments import CATEGORIES
+from harken.serve.http.problems import KINDS
 from harken.sources.memories.duplicates import ALIKE_IN_MEANING, ALIKE_IN_WORDS
 from harken.testing import ChatServer
 from harken.testing.endpoints import Says
@@ -78,6 +79,16 @@ def test_the_limits_and_categories_of_memories_are_those_of_the_page() -> None:
     assert f"{ALIKE_IN_WORDS:.2f}" in REMEMBERING
     assert f"{ALIKE_IN_MEANING:.2f}" in REMEMBERING
     assert all(f"`{category}`" in REMEMBERING for category in CATEGORIES)
+
+
+def test_every_refusal_of_a_teams_server_is_in_its_table() -> None:
+    rows = re.findall(r"^\| ([\d, ]+) \| (.*?) \|", (ROOT / "docs" / "http-api.md").read_text("utf-8"), re.MULTILINE)
+    told = {
+        (int(status), kind)
+        for statuses, kinds in rows
+        for status, kind in zip(statuses.split(", "), re.findall(r"`([\w-]+)`", kinds), strict=True)
+    }
+    assert told == {(status, kind) for status, (kind, _) in KINDS.items()}
 
 
 def test_every_layer_is_named_in_its_order() -> None:
