@@ -120,6 +120,14 @@ class TestCommands:
             ("/core get user colour", "Core memory has no 'colour' in user."),
             ("/context --conversation nowhere", "There is no conversation nowhere."),
             ("/new", "Nothing was said in this conversation yet: it is new."),
+            (
+                "/tag add harbour",
+                "Nothing was said in this conversation yet. Say something first, or name another one: ",
+            ),
+            (
+                "/conversations title Harbour",
+                "Nothing was said in this conversation yet. Say something first, or name ",
+            ),
             ("/model gpt", "llm.model is 'gpt', not vendor:model"),
             ("/model tapestry:gpt", "no vendor 'tapestry'; there are: openai, anthropic, google, ollama."),
             ("/exit now", "/exit takes no words. Say: /exit"),
