@@ -120,6 +120,7 @@ class TestCommands:
             ("/core get user colour", "Core memory has no 'colour' in user."),
             ("/context --conversation nowhere", "There is no conversation nowhere."),
             ("/new", "Nothing was said in this conversation yet: it is new."),
+            ("/tag suggest", "Nothing was said in this conversation yet. Say something first"),
             (
                 "/tag add harbour",
                 "Nothing was said in this conversation yet. Say something first, or name another one: ",
