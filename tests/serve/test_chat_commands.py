@@ -295,6 +295,8 @@ class TestTalking:
         assert "  Anew: the window, " in outcome.out
         assert "shed" not in server.prompts()[1]
         assert harken.search("shed")
+        harken("task", "run", "weekly", "What was closed?", "--answer", "Three issues.")
+        # Nobody means the run that a timer has begun meanwhile.
         assert "Segment 3" in harken("new").out
 
     def test_the_conversation_that_goes_on_is_the_one_of_context_and_never_comes_back_from_rag(
