@@ -76,6 +76,16 @@ def test_every_extra_that_is_to_be_installed_is_one_that_there_is() -> None:
     assert {"all", "local", "mcp", "clusters"} <= named - {""} <= known.keys()
 
 
+def test_who_has_nothing_yet_installs_from_a_clone_and_is_told_what_all_leaves_out() -> None:
+    """No index of packages has Harken: by its name alone pip only adds extras to one that is there."""
+    assert not [page for page, text in PAGES.items() if "harken[local" in text]
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    [everything] = extras["all"]
+    missing = extras.keys() - {"all"} - set(re.findall(r"\w+", everything))
+    [told] = re.findall(r"everything below but the extras (.*?), and", PAGES["README.md"])
+    assert set(re.findall(r"`(\w+)`", told)) == missing
+
+
 @pytest.mark.no_home
 def test_every_command_that_is_named_has_these_words_and_options(cli: CommandLine) -> None:
     named = sorted(set(named_commands()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tomllib
@@ -15,7 +16,9 @@ from documented import blocks
 from harken.config.sections import AutoRagConfig, ContextConfig, RagConfig, SearchConfig
 from harken.config.settings import load_settings
 from harken.context.layers import LayerName
+from harken.engine import Harken
 from harken.model.arguments import CATEGORIES
+from harken.serve.http.problems import KINDS
 from harken.sources.memories.duplicates import ALIKE_IN_MEANING, ALIKE_IN_WORDS
 from harken.testing import ChatServer
 from harken.testing.endpoints import Says
@@ -78,11 +81,32 @@ def test_the_limits_and_categories_of_memories_are_those_of_the_page() -> None:
     assert all(f"`{category}`" in REMEMBERING for category in CATEGORIES)
 
 
+def test_every_refusal_of_a_teams_server_is_in_its_table() -> None:
+    rows = re.findall(r"^\| ([\d, ]+) \| (.*?) \|", (ROOT / "docs" / "http-api.md").read_text("utf-8"), re.MULTILINE)
+    told = {
+        (int(status), kind)
+        for statuses, kinds in rows
+        for status, kind in zip(statuses.split(", "), re.findall(r"`([\w-]+)`", kinds), strict=True)
+    }
+    assert told == {(status, kind) for status, (kind, _) in KINDS.items()}
+
+
 def test_every_layer_is_named_in_its_order() -> None:
     table = [
         line.split("|")[1].strip() for line in WORKING.split("## One budget")[0].splitlines() if line.count("|") == 4
     ]
-    assert table[2:] == [name.value for name in LayerName if name is not LayerName.HISTORY]
+    layers = [name.value for name in LayerName if name is not LayerName.HISTORY]
+    assert table[2:] == layers
+    assert len(re.findall(r"^\d+\. ", STARTING.split("The layers, always in this order")[1], re.MULTILINE)) == len(
+        layers
+    )
+
+
+def test_every_tool_that_a_chats_model_may_call_is_named(tmp_path: Path) -> None:
+    with Harken(tmp_path, env={}, settings={"embedder": "none"}) as harken:
+        tools = [tool.name for tool in harken._toolbox().specs]
+    chats = WORKING.split("## Chats")[1].split("\n## ")[0]
+    assert not [name for name in tools if f"`{name}`" not in chats]
 
 
 def test_the_files_that_are_named_are_those_that_are_written(cli: CommandLine) -> None:

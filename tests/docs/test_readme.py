@@ -14,6 +14,8 @@ import pytest
 from command_line import CommandLine
 from documented import blocks
 from harken.config.settings import Settings, load_settings
+from harken.importers.jsonl import _OTHER_TIMES, _ROLES, _TEXT_KEYS, _TYPES
+from harken.journal.backup import _PARTS
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -73,3 +75,35 @@ def test_every_setting_of_the_table_exists_with_the_default_that_it_says() -> No
     assert values["record.tool_text_chars"] == 2000
     for key, value in (("embedder", "onnx"), ("search.fusion", "learned"), ("search.rerank", False)):
         assert values[key] == value
+
+
+def test_every_key_of_a_line_that_can_be_imported_is_in_its_row() -> None:
+    [row] = re.findall(r"^\| `jsonl` \|.*$", README, re.MULTILINE)
+    keys, values = {"conversation", "role", "content", "ts", "type", "metadata", *_OTHER_TIMES, *_TEXT_KEYS}, {*_ROLES}
+    assert keys <= set(re.findall(r'"(\w+)"', row))
+    assert values | {str(kind) for kind in _TYPES} <= set(re.findall(r"`(\w+)`", row))
+
+
+def test_a_backup_takes_along_what_the_page_on_the_home_says() -> None:
+    page = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8").split("## What lies in the home")[1]
+    told = dict(re.findall(r"^\| `([\w.-]+)/?`.* \| (yes|no) \|$", page, re.MULTILINE))
+    assert {name for name, is_taken in told.items() if is_taken == "yes"} == set(_PARTS) - {"harken.yaml", "harken.yml"}
+
+
+def test_every_setting_stands_in_a_table_and_with_its_default_where_few_look() -> None:
+    values = {value.key: value.value for value in load_settings("/nowhere", env={}).values()}
+    rest, operating = ((ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("settings.md", "operating.md"))
+    words = {"none": None, "true": True, "false": False, "empty": ""}
+    rest = rest.split("## What lies in the home")[0]
+    rows = dict(re.findall(r"^\| `([a-z0-9_.]+)` \| (.*?) \| ", rest, re.MULTILINE))
+    for key, told in rows.items():
+        default = values[key] if values[key] not in ((), []) else ""
+        is_number = isinstance(default, (int, float)) and not isinstance(default, bool)
+        assert (float(told) if is_number else words.get(told, told)) == default, key
+    named = {"home", *rows}
+    for cell in re.findall(r"^\| (`.*?) \|", README.split("## Settings")[1] + operating, re.MULTILINE):
+        section = ""
+        for name in re.findall(r"`([a-z0-9_.]+)`", cell):
+            section = section if name.startswith(".") else name.partition(".")[0]
+            named.add(section + name if name.startswith(".") else name)
+    assert values.keys() <= named

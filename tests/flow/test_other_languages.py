@@ -156,6 +156,17 @@ def test_talk_from_before_the_model_was_there_gets_its_vectors(
         assert first(harken.search(ACROSS[4][0])) == NURSERY
 
 
+def test_nothing_waits_for_a_model_that_is_switched_off(ready_home: Path, engine_settings: dict[str, Any]) -> None:
+    with opened(ready_home, engine_settings) as harken:
+        say(harken, FRIDAYS)
+        harken.embed()
+    for off in ({"embedding.multilingual": False}, {"embedder": "none"}):
+        with opened(ready_home, engine_settings, **off) as harken:
+            say(harken, NURSERY)
+            status = harken.maintenance.status()
+        assert (status.languages_space, status.languages_queue) == (None, 0)
+
+
 def test_vectors_of_both_models_are_made_anew_and_forgotten_together(harken: Harken) -> None:
     say(harken, *ENGLISH, FRIDAYS)
     harken.embed()

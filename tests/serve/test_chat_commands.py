@@ -120,6 +120,15 @@ class TestCommands:
             ("/core get user colour", "Core memory has no 'colour' in user."),
             ("/context --conversation nowhere", "There is no conversation nowhere."),
             ("/new", "Nothing was said in this conversation yet: it is new."),
+            ("/tag suggest", "Nothing was said in this conversation yet. Say something first"),
+            (
+                "/tag add harbour",
+                "Nothing was said in this conversation yet. Say something first, or name another one: ",
+            ),
+            (
+                "/conversations title Harbour",
+                "Nothing was said in this conversation yet. Say something first, or name ",
+            ),
             ("/model gpt", "llm.model is 'gpt', not vendor:model"),
             ("/model tapestry:gpt", "no vendor 'tapestry'; there are: openai, anthropic, google, ollama."),
             ("/exit now", "/exit takes no words. Say: /exit"),
@@ -286,6 +295,8 @@ class TestTalking:
         assert "  Anew: the window, " in outcome.out
         assert "shed" not in server.prompts()[1]
         assert harken.search("shed")
+        harken("task", "run", "weekly", "What was closed?", "--answer", "Three issues.")
+        # Nobody means the run that a timer has begun meanwhile.
         assert "Segment 3" in harken("new").out
 
     def test_the_conversation_that_goes_on_is_the_one_of_context_and_never_comes_back_from_rag(

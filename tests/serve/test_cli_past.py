@@ -148,6 +148,8 @@ def test_a_limit_that_is_none_or_makes_no_sense_is_refused(harken: CommandLine) 
         assert "conversation_limit" in harken.fails("rag", "set", "conversation_limit", value)
     assert "min_similarity" in harken.fails("rag", "set", "rag_min_similarity", "1.5")
     assert "Missing argument 'VALUE'" in harken.fails("rag", "set", "conversation_limit", code=2)
+    named = set(re.findall(r"\w+", harken("rag", "set", "--help").out))
+    assert named >= set(re.findall(r"rag_(\w+)", refused))
 
 
 def test_its_state_counts_what_is_embedded_and_tells_of_the_last_retrieval(harken: CommandLine) -> None:

@@ -113,12 +113,24 @@ def test_compose_publishes_nothing_but_on_loop_back_and_knows_no_password() -> N
     assert COMPOSE["services"]["server"]["depends_on"] == {"migrate": {"condition": "service_completed_successfully"}}
 
 
+def test_the_password_that_stands_beside_compose_is_committed_by_nobody() -> None:
+    assert "> .env" in (ROOT / "docs" / "operating.md").read_text(encoding="utf-8")
+    assert ".env" in (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()
+
+
 def test_where_processors_are_short_the_server_goes_before_the_worker() -> None:
     values = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
     asked = {role: int(values[role]["resources"]["requests"]["cpu"].removesuffix("m")) for role in ("server", "worker")}
     assert 4 * asked["worker"] <= asked["server"]
     assert 4 * COMPOSE["services"]["worker"]["cpu_shares"] <= 1024
     assert "cpu_shares" not in COMPOSE["services"]["server"]
+
+
+def test_the_chart_tells_how_members_are_added_to_the_team_that_it_serves() -> None:
+    notes = (CHART / "templates" / "NOTES.txt").read_text(encoding="utf-8")
+    assert re.findall(r"\S+ harken --store OWNER team init NAME", notes.replace("{{ .Values.team }}", "crew")) == [
+        "HARKEN_TENANT=crew harken --store OWNER team init NAME"
+    ]
 
 
 @pytest.mark.parametrize("values", VALUES)

@@ -78,7 +78,7 @@ class Chats:
 
         Args:
             beginning: of an id, or a whole name.
-            channel: where the one that was active last is looked for; None is everywhere.
+            channel: where the one that was active last is looked for; None is everywhere but in runs of tasks.
 
         Raises:
             NotFoundError: there is none, or more than one.

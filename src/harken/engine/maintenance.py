@@ -136,7 +136,8 @@ class Maintenance:
         with self.store.reading() as tx:
             spaces = spaces_by_state(tx)
             active, filling = spaces.get("active"), spaces.get("filling")
-            rows, second = count_rows(tx), second_spaces(tx)
+            rows, is_second_off = count_rows(tx), self.spaces.multilingual is False or not self.spaces.is_configured
+            second = {} if is_second_off else second_spaces(tx)
             # By what the rows have applied of each file, which is all of it: to look at them takes ten times as long.
             journal = {"journal": applied_bytes(tx)} if self.journal is not None else {}
             return StoreStatus(

@@ -19,13 +19,13 @@ from sqlalchemy import (
     literal,
     or_,
     select,
-    true,
     tuple_,
 )
 
 from harken.errors import NotFoundError
 from harken.model.conversations import (
     KEPT_FOLDERS,
+    TASK_CHANNEL,
     Conversation,
     Grave,
     Message,
@@ -379,11 +379,11 @@ def newest_segment(tx: Transaction, conversation_uid: str) -> str | None:
 
 
 def newest_conversation(tx: Transaction, now: datetime, channel: str | None = None) -> str | None:
-    """The id of the conversation in which something was said last, of a channel or of all; None where none is.
+    """The id of the conversation in which something was said last, of a channel or of all but tasks; None without one.
 
     One that a wrong clock has dated into the future comes after all others.
     """
-    of_channel = true() if channel is None else conversations.c.channel == channel
+    of_channel = conversations.c.channel != TASK_CHANNEL if channel is None else conversations.c.channel == channel
     newest = tx.select(conversations.c.uid).where(of_channel)
     newest = newest.order_by(conversations.c.updated_at.desc(), conversations.c.id.desc()).limit(1)
     # Two looks at an index rather than a sort of all that there is.

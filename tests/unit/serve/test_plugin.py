@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from harken import __version__
+from harken.model.conversations import UNTRUSTED
 from harken.serve.hooks.events import CLAUDE_CODE, KNOWN, event_name
 from harken.serve.install.entries import without_our_hooks
 from harken.serve.install.targets import SHARED_COMMAND, TARGETS, Command, Where
@@ -92,3 +93,8 @@ def test_it_is_installed_from_a_clone_for_no_registry_has_harken() -> None:
         found = re.fullmatch(r"\.\[(\w+)\]", what)
         assert found, what
         assert found[1] in extras
+
+
+def test_the_skill_knows_by_what_mark_untrusted_words_are_told() -> None:
+    skill = (PLUGIN / "skills" / "memory" / "SKILL.md").read_text("utf-8")
+    assert all(f'trust="{trust.label}"' in skill for trust in UNTRUSTED)

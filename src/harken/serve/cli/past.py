@@ -92,7 +92,11 @@ def config(session: CommandSession, as_json: bool) -> None:
 @click.argument("value")
 @click.pass_obj
 def set_value(session: CommandSession, key: str, value: str) -> None:
-    """Change a limit for every process: conversation_limit, exchange_limit_per_conversation, min_similarity."""
+    """Change how past conversations come back, for every process.
+
+    KEY is enabled, conversation_limit, exchange_limit_per_conversation, share_places, min_similarity, saved, scope,
+    rules or without_tags.
+    """
     from harken.config.sections import RagConfig
 
     name = key.removeprefix(_SECTION).removeprefix(_SEED_PREFIX)

@@ -136,9 +136,7 @@ def _show_topics(printer: Printer, found: ShownTopics) -> None:
 
 
 def _suggest(harken: Harken, wanted: SuggestArguments, caller: Caller) -> dict[str, Any]:
-    if wanted.on is None and caller.talk is None:
-        raise UsageError("Say which conversation: --on ID. Ids are printed by: harken list")
-    label = harken.labels.show(wanted.on or (caller.talk.conversation_uid if caller.talk else ""))
+    label = harken.labels.show(_named(harken, wanted.on, caller))
     tags = [tag for tag in harken.topics.suggested_tags(label.conversation_uid) if tag not in label.tags]
     return {"id": label.conversation_uid, "suggested": tags}
 
@@ -262,6 +260,9 @@ def _named(harken: Harken, on: str | None, caller: Caller) -> str:
     if on is None:
         if caller.talk is None:
             raise UsageError("Say which conversation: --on ID. Ids are printed by: harken list")
+        if harken.chats.newest(caller.talk.conversation_uid).segment_uid is None:
+            said = "Nothing was said in this conversation yet. Say something first, or name another one: --on ID"
+            raise UsageError(said)
         return caller.talk.conversation_uid
     return id_meant(harken, on, caller, _SHORTEST_NAME)
 

@@ -195,7 +195,12 @@ class Language:
             grammar = tree_sitter.Language(getattr(import_module(self.module), self.entry)())
         except ImportError as error:
             raise MissingExtraError(f"Indexing {self.name}", "code") from error
-        return tree_sitter.Parser(grammar), tree_sitter.Query(grammar, self.query), tree_sitter.QueryCursor
+        try:
+            query = tree_sitter.Query(grammar, self.query)
+        except tree_sitter.QueryError as error:
+            # It has `re` compile its patterns: a Ctrl-C meanwhile comes as an error of the query.
+            raise (error.__cause__ if isinstance(error.__cause__, KeyboardInterrupt) else error) from None
+        return tree_sitter.Parser(grammar), query, tree_sitter.QueryCursor
 
     def matches(self, source: bytes) -> tuple[tree_sitter.Node, list[Mapping[str, list[Any]]]]:
         """The tree's root, and every match of the query.

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from textwrap import dedent
+from typing import NoReturn
 
 import pytest
 
@@ -390,3 +393,15 @@ def test_every_language_has_its_grammar_installed() -> None:
 
 def test_every_language_that_can_be_named_has_a_grammar() -> None:
     assert {*indexed.LANGUAGES} == {*GRAMMARS} - {"tsx"}
+
+
+def test_ctrl_c_while_a_language_is_being_opened_is_no_error_of_its_query(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_arguments: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    opening = replace(GRAMMARS["python"])
+    with monkeypatch.context() as patched:
+        # Where it arrived: the grammar's library has this compile what a query's patterns say.
+        patched.setattr(re, "_compile", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            opening.matches(b"x = 1")
