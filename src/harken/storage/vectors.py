@@ -73,8 +73,7 @@ def unpack(blobs: Sequence[bytes], dims: int) -> Float32:
     """Blobs as a matrix, `(len(blobs), dims)` float32; rounding leaves lengths within 0.001 of one."""
     import numpy as np
 
-    flat = np.frombuffer(b"".join(blobs), dtype="<f2")
-    return flat.reshape(len(blobs), dims).astype(np.float32)
+    return np.frombuffer(b"".join(blobs), dtype="<f2").reshape(len(blobs), dims).astype(np.float32)
 
 
 def similarities(matrix: Float32, query: Float32) -> Float32:
