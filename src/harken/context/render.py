@@ -84,8 +84,7 @@ def _closed(text: str) -> str:
     last = text.rpartition("\n")[2].removeprefix("- ")
     closing = "`" if last.count("`") % 2 else ""
     bold = last.count("**") % 2
-    italic = (last.replace("**", "").count("*")) % 2
-    return text + closing + "*" * italic + "**" * bold
+    return text + closing + "*" * (last.replace("**", "").count("*") % 2) + "**" * bold
 
 
 def _fenced(lines: Sequence[str]) -> set[int]:
