@@ -186,8 +186,7 @@ def split_unspaced(word: str) -> list[str]:
     if not runs:
         return [word]
     pairs = [run[i : i + 2] for run in runs for i in range(max(1, len(run) - 1))]
-    rest = [part for part in UNSPACED_RUN.split(word) if part]
-    return [*pairs, *rest]
+    return [*pairs, *[part for part in UNSPACED_RUN.split(word) if part]]
 
 
 def as_indexed(text: str) -> str:
