@@ -81,6 +81,9 @@ def test_a_hook_marks_the_earlier_word(harken: Harken, tmp_path: Path) -> None:
         ("Wir benutzen MySQL für die Rechnungen.", "Wir benutzen jetzt Postgres für die Rechnungen."),
         ("Vivo en Madrid.", "Me mudé a Sevilla."),
         ("Я живу в Казани.", "Я переехал в Самару."),
+        ("The meeting is on Thursday.", "The meeting was moved to Friday."),
+        ("The meeting is on Thursday.", "The meeting moved from Thursday to Friday."),
+        ("Встреча в четверг.", "Встречу перенесли на пятницу."),
     ],
 )
 def test_another_value_for_the_same_matter_corrects(earlier: str, later: str) -> None:
@@ -106,6 +109,12 @@ def test_another_value_for_the_same_matter_corrects(earlier: str, later: str) ->
         ("I live in Hamburg.", "She moved to Berlin."),
         ("I live in Hamburg.", "Tom moved to Berlin."),
         ("Anna lives in Hamburg.", "Tom has moved to Berlin."),
+        ("The design meeting is on Thursday.", "The budget meeting was moved to Friday."),
+        ("The first meeting is on Thursday.", "The second meeting was moved to Friday."),
+        ("The notes of the meeting are due on Thursday.", "The meeting was moved to Friday."),
+        ("The meeting is on Thursday.", "The meeting was moved on Friday."),
+        ("The meeting is on Thursday.", "The meeting on Friday was moved to Thursday."),
+        ("The meeting is on Thursday.", "We moved to Friday deploys."),
     ],
 )
 def test_what_only_resembles_does_not(one: str, other: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from chatting import prompt
+from chatting import filler, prompt, say
 from harken.engine import Harken
 from harken.errors import ProviderError
 from harken.model.conversations import SearchScope
+from harken.serve.hooks.answers import Hooks
 from harken.storage.conversations import count_all
 from harken.testing import HashingEmbedder
 from recorded import Clock
@@ -216,3 +218,31 @@ def test_what_is_quoted_cannot_close_its_fence(harken: Harken, clock: Clock) -> 
     (layer,) = system(harken, "what did the sly fox write about the henhouse rules?")
     assert layer.count("</harken-recall>") == layer.count("<harken-recall ")
     assert "(/harken-recall>" in layer
+
+
+RULE = "Always write commit messages for the billing API in the imperative mood."
+ANSWER = "The billing API has fourteen open issues this week; three are urgent: rounding, invoices, time zones."
+COMMIT = "Write a commit message for the billing API in the imperative mood."
+
+
+def _told(harken: Harken, question: str, words: str) -> list[str]:
+    layers = harken.build_context("talk", [question]).layers
+    return [layer.name.value for layer in layers for item in layer.items if words in item.text]
+
+
+def test_a_rule_that_is_quoted_as_one_is_quoted_nowhere_else(harken: Harken, tmp_path: Path) -> None:
+    say(harken, RULE, "Understood.", conversation="rules")
+    say(harken, RULE, "Understood.", *filler(40))
+    harken.embed()
+    assert _told(harken, COMMIT, RULE) == ["rules"]
+    payload = {"session_id": "new", "prompt": COMMIT, "hook_event_name": "UserPromptSubmit"}
+    said = Hooks(harken, str(tmp_path)).answer("UserPromptSubmit", "claude-code", json.dumps(payload).encode())
+    assert said.decode().count("in the imperative mood") == 1
+
+
+def test_what_a_task_has_delivered_is_not_recalled_beside_it(harken: Harken) -> None:
+    asked = "How many open issues does the billing API have this week, and which are urgent?"
+    say(harken, "Let us begin.", "Gladly.")
+    harken.run_task("weekly", asked, lambda context: ANSWER, deliver="talk")
+    harken.embed()
+    assert _told(harken, asked, ANSWER) == ["window"]

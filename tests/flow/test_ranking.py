@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from command_line import CommandLine
 from harken.engine import Harken
 from harken.providers.embedder import Vectors
 from harken.testing import HashingEmbedder
+from repositories import new_repository
 
 RECORD = "For the record: our staging cluster is called Zanzibar, and Priya owns it."
 TALKS = {
@@ -105,3 +107,20 @@ def test_what_is_near_stands_before_what_neither_words_nor_meaning_rank_high(rea
     assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
     # What has the words themselves is there all the same, however far it lies.
     assert sum(text.startswith("gets weekly income report") for text in order) == 10
+
+
+def test_what_is_called_as_was_asked_for_comes_before_modules_and_all_that_calls_it(
+    tmp_path: Path, engine_settings: dict[str, Any]
+) -> None:
+    repository = new_repository(tmp_path / "shop")
+    callers = "".join(f"def caller_{at}():\n    return parse_ledger()\n\n\n" for at in range(20))
+    about = '"""parse_ledger reads; parse_ledger is the one entry."""\n\n\n'
+    ledger = f"{about}def parse_ledger(text: str) -> list[str]:\n    return text.splitlines()\n"
+    repository.commit("first", ledger_py=ledger, parse_ledger_py=f'"""parse_ledger script."""\n\n\n{callers}')
+    with Harken(tmp_path / "home", settings=engine_settings, embedder=HashingEmbedder(), env={}) as harken:
+        harken.code.index(repository.root)
+        harken.embed()
+        for asked in ("parse_ledger", "parse_ledger()", "ledger.parse_ledger"):
+            found = harken.code.search(asked, limit=3)
+            assert (found.items[0].metadata["qualified_name"], len(found.hits)) == ("ledger.parse_ledger", 3)
+            assert [hit.score for hit in found.hits] == sorted((hit.score for hit in found.hits), reverse=True)

@@ -370,5 +370,7 @@ def test_the_commands_show_how_webhooks_stand(cli: CommandLine, listener: Listen
     (listed,) = cli("webhook", "list", "--json", settings=settings).json()
     assert (listed["id"], listed["waiting"], listed["halted"]) == (added["id"], 0, None)
     assert "secret" not in listed
+    resumed = cli("webhook", "resume", added["id"], settings=settings).out
+    assert "goes on; 0 deliveries wait for a worker's next round, " in " ".join(resumed.split())
     cli("webhook", "remove", added["id"][:8], settings=settings)
     assert "No webhooks" in cli("webhook", "list", settings=settings).out

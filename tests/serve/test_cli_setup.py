@@ -51,6 +51,15 @@ def test_without_anybody_to_ask_it_says_what_it_found_and_changes_nothing(cli: C
     assert (found["agents"], found["installed"], found["model"]) == (["claude-code", "cursor"], [], None)
     assert found["histories"] == {"claude-code": [str(cli.person / ".claude/projects")]}
     assert "imported" not in found
+    assert outcome.out.startswith("Nothing was set up yet. ")
+
+
+def test_an_agent_whose_settings_cannot_be_read_leaves_it_not_ready(cli: CommandLine) -> None:
+    (cli.person / ".cursor/mcp.json").write_text("{ no JSON")
+    last = cli("setup", "--yes", code=1).out.splitlines()[-1]
+    assert last.startswith("Not ready: cursor failed, see above. ")
+    found = cli("setup", "--yes", "--json", code=1).json()
+    assert (found["installed"], found["failed"]) == (["claude-code"], ["cursor"])
 
 
 def test_yes_imports_and_installs_for_the_agents_that_are_here_and_sets_no_model(cli: CommandLine) -> None:

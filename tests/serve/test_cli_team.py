@@ -63,6 +63,15 @@ def test_a_team_of_two_is_made_by_two_commands(cli: CommandLine, server: dict[st
     assert cli.search("boiler", settings=alice) == []
 
 
+def test_the_state_of_the_workers_says_of_which_space_it_is(cli: CommandLine, server: dict[str, str]) -> None:
+    ann = {**server, "HARKEN_KEY": cli("principal", "create", "ann", settings=server).out.strip()}
+    for options, of in (((), "space ann"), (("--space", "common"), "space common")):
+        told = " ".join(cli(*options, "worker", "status", settings=ann).err.split())
+        assert told.startswith(f"Of {of} alone. Of another space of a team: harken --space NAME worker status")
+    assert f"Of '{server['HARKEN_TENANT']}' alone." in cli("worker", "status", settings=server).err
+    assert cli("worker", "status", "--json", settings=ann).err == ""
+
+
 def test_the_common_space_is_not_said_to_go_with_an_owner(cli: CommandLine, server: dict[str, str]) -> None:
     cli("principal", "create", "alice", settings=server)
     told = cli("space", "delete", "common", "--yes", code=2, settings=server).err

@@ -396,6 +396,10 @@ def test_the_audit_says_who_did_what_to_which_ids_and_only_to_who_manages_the_te
     whose = [served.verb("ann", "audit", {"principal": bob["principal"][each]}).json() for each in ("id", "name")]
     assert whose[0]["audit"] == whose[1]["audit"] != []
     assert served.verb("eve", "audit").json()["audit"] == []
+    assert served.verb("ann", "audit", {"verb": "value_add"}).json()["audit"] == []
+    unknown = problem(served.verb("ann", "audit", {"verb": "serch"}), 422)
+    assert "There is no verb 'serch'. There are: " in unknown["detail"]
+    assert ", search," in unknown["detail"]
 
 
 def test_the_audit_read_page_by_page_names_no_line_twice_though_each_page_adds_one(served: Served) -> None:

@@ -183,6 +183,10 @@ class ContextBuilder:
         self.stated = self._own(rule_quotes(self.searches, parse_query(self.query), self.settings.rag, shown))
         self._quote(LayerName.RULES, RULES, self.stated, _HOLDS, _RULES_SHARE)
 
+    def _ruled(self) -> set[str]:
+        """The rules that are quoted as such."""
+        return {item.text for name, layer in self.layers.items() if name is LayerName.RULES for item in layer.items}
+
     def _shorten_rules(self, shown: Collection[str | None]) -> None:
         """Leave out the rules of messages that the window has after all."""
         if layer := self.layers.pop(LayerName.RULES, None):
@@ -202,7 +206,9 @@ class ContextBuilder:
         """Quote other conversations about the query, under a heading with a note where there is one."""
         self._failed(recall.failure)
         heading = f"{PAST}\n{note}" if note else PAST
-        quotes = self._own(recall_quotes(recall, self.searches.now))
+        # What a task's run has delivered here stands here.
+        told = self._ruled() | {str(m.metadata["run"]) for m in self.expected(_SURE_SHARE) if "run" in m.metadata}
+        quotes = self._own(recall_quotes(recall, self.searches.now, told))
         self._quote(LayerName.PAST, heading, quotes, "from another conversation")
 
     def known(self, quotes: Sequence[Quote], failure: str) -> None:
@@ -320,7 +326,7 @@ class ContextBuilder:
         )
         self.notes.extend(recall.notes)
         self.failures.extend(recall.failures)
-        recalled = list(recall.items)
+        recalled = [item for item in recall.items if item.hit.entry.text.strip() not in self._ruled()]
         while recalled and self._taken(recalled) > share:
             recalled.pop()
         return recalled

@@ -213,7 +213,9 @@ class Chats:
             saved: list[Quote] = []
             if query.text and not is_small_talk(query):
                 saved = SavedQuotes(self._searcher, query, self._settings().rag.without_tags).near(searches)
-            quotes = [*self._rules(searches, query, conversation_uid), *saved, *recall_quotes(past, self._now())]
+            rules = self._rules(searches, query, conversation_uid)
+            told = {each.text.removeprefix(RULE_SAID).strip() for each in rules}
+            quotes = [*rules, *saved, *recall_quotes(past, self._now(), told)]
         fresh = (quote for quote in quotes if quote.uid not in given)
         return sorted(fresh, key=lambda quote: (quote.source != ASKED, bool(quote.project)))
 

@@ -56,8 +56,7 @@ def distinct(items: Sequence[ContextItem], similarity: float = 0.9) -> list[Cont
 
 def told(item: ContextItem) -> str:
     """The text of an item without the words that are the same in all of its source."""
-    body = _FIRST_LINE.sub("", item.content)
-    bare = _LABEL.sub("", _FACTS.sub("", body)).strip()
+    bare = _LABEL.sub("", _FACTS.sub("", _FIRST_LINE.sub("", item.content))).strip()
     return bare or item.content
 
 

@@ -84,8 +84,7 @@ def _closed(text: str) -> str:
     last = text.rpartition("\n")[2].removeprefix("- ")
     closing = "`" if last.count("`") % 2 else ""
     bold = last.count("**") % 2
-    italic = (last.replace("**", "").count("*")) % 2
-    return text + closing + "*" * italic + "**" * bold
+    return text + closing + "*" * (last.replace("**", "").count("*") % 2) + "**" * bold
 
 
 def _fenced(lines: Sequence[str]) -> set[int]:
@@ -287,14 +286,20 @@ def core_block(facts: Sequence[CoreFact]) -> str:
     return "\n".join(lines)
 
 
-def recall_quotes(found: PastRecall, now: datetime) -> list[Quote]:
-    """That the same was asked before; then each past conversation, followed by its exchanges, best first."""
+def recall_quotes(found: PastRecall, now: datetime, told: Collection[str] = ()) -> list[Quote]:
+    """That the same was asked before; then each past conversation, followed by its exchanges, best first.
+
+    None of exchanges whose id or question is `told` elsewhere, nor of conversations of which no other came back.
+    """
     quotes = []
     if (asked := found.asked) is not None:
         facts = asked.exchange_uid, "", asked.at[-1], asked.trust.value
         quotes.append(Quote(asked.sentence(now), ASKED, *facts, project=asked.other_project))
-    for each in found.conversations:
-        summary, shown = told_of(each, found.query)
+    for talk in found.conversations:
+        left = tuple(one for one in talk.exchanges if one.uid not in told and one.user.strip() not in told)
+        if talk.exchanges and not left:
+            continue
+        summary, shown = told_of(each := replace(talk, exchanges=left), found.query)
         quotes.append(_conversation_quote(each, summary))
         quotes += [_exchange_quote(one, each, said) for one, said in zip(each.exchanges, shown, strict=True)]
     return quotes

@@ -156,8 +156,7 @@ class _Line:
     @property
     def event(self) -> str | None:
         """The kind of event by which Codex shows what the person typed, if this line is one."""
-        payload = mapping(self.payload)
-        name = payload.get("type") if self.kind == "event_msg" else None
+        name = mapping(self.payload).get("type") if self.kind == "event_msg" else None
         if name == "user_message" or (name == "item_completed" and self.item.get("type") == "UserMessage"):
             return str(name)
         return None

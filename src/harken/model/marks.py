@@ -50,6 +50,11 @@ class Rated:
     about: str = ""
     question: str = ""
 
+    @property
+    def is_answer(self) -> bool:
+        """Whether nobody has judged: an answer has used it."""
+        return self.by.partition(":")[0] == ANSWER
+
 
 def in_force(ratings: Iterable[Rated]) -> list[Rated]:
     """Of the verdicts on one thing, oldest first, those that count: the last of each judge and conversation."""
@@ -68,7 +73,7 @@ def factor_of(ratings: Iterable[Rated]) -> float:
     """What verdicts multiply a score by, 0.8 to 1.2; 1 without any. Not to be used never lowers it."""
     counted, of_answers, is_wrong = 0.0, 0.0, False
     for one in in_force(ratings):
-        if one.by == ANSWER:
+        if one.is_answer:
             of_answers = min(_MOST_OF_ANSWERS, of_answers + _OF_AN_ANSWER)
         else:
             counted += 1.0 if one.verdict is Verdict.USEFUL else -1.0
@@ -81,7 +86,7 @@ def in_words(ratings: Iterable[Rated]) -> str:
     """`rated useful twice, wrong once; used in 3 answers`; empty without any."""
     counted: dict[str, int] = {}
     for one in in_force(ratings):
-        name = ANSWER if one.by == ANSWER else one.verdict.value
+        name = ANSWER if one.is_answer else one.verdict.value
         counted[name] = counted.get(name, 0) + 1
     judged = [f"{name} {_times(counted[name])}" for name in VERDICTS if name in counted]
     said = [f"rated {', '.join(judged)}"] if judged else []

@@ -41,8 +41,7 @@ def presentable(text: str, max_tokens: int) -> str:
 
     A tokenizer reads a whole text before it cuts: one pasted log of a megabyte would hold up a batch for a second.
     """
-    clipped = text[: max_tokens * _CHARACTERS_A_TOKEN]
-    return clipped.encode("utf-8", errors="replace").decode("utf-8")
+    return text[: max_tokens * _CHARACTERS_A_TOKEN].encode("utf-8", errors="replace").decode("utf-8")
 
 
 def clip_bytes(text: str, max_tokens: int) -> str:

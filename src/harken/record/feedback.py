@@ -150,9 +150,7 @@ class Feedback:
         fresh = [
             (each, asked)
             for each, asked in used
-            if not any(
-                one.by == ANSWER and one.given_to == each.conversation_uid for one in known.get(each.ref_uid, ())
-            )
+            if not any(one.is_answer and one.given_to == each.conversation_uid for one in known.get(each.ref_uid, ()))
         ]
         if fresh:
             self._note_used(fresh, now)

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from functools import cache, lru_cache
-from itertools import combinations
+from itertools import combinations, pairwise
 
 from harken.model.conversations import Hit, Reason, Role
 from harken.search.query import distinctive_terms, is_bare_question
 from harken.storage.ports import MESSAGE_SOURCE, Readable, Transaction
 from harken.storage.vectors import answering_space, read_vectors
-from harken.text.words import MONTHS, STOP_WORDS, WORD, phrases, split_sentences, word_lists
+from harken.text.words import MONTHS, STOP_WORDS, WORD, is_weekday, phrases, split_sentences, word_lists
 
 SAID_BEFORE = "said_before"
 MARK = "said before that"
@@ -77,6 +77,8 @@ class _Clause:
         """Whether this, said later, gives another value to the matter of that."""
         if self.left & frozenset(earlier.words) and not self.left & earlier.left:
             return True
+        if self.changes and self._moves(earlier):
+            return True
         kinds = self.values.keys() & earlier.values.keys()
         if not kinds and (self.values or not self.changes):
             return False
@@ -90,6 +92,13 @@ class _Clause:
             if (is_same or kind.startswith("home")) and len(one) == len(two) == 1 and one != two:
                 return True
         return self.changes and shared > 0 and not self.values and _differ_in_one_place(earlier.words, self.words)
+
+    def _moves(self, earlier: _Clause) -> bool:
+        """Whether this moves just what that tells of to another day of the week."""
+        new = _begun(day for before, day in pairwise(self.words) if before in ("to", "на") and is_weekday(day))
+        old = _begun(filter(is_weekday, earlier.words))
+        is_same = self.matter - new - old == earlier.matter - old != frozenset()
+        return is_same and self.said - new - old <= earlier.said and len(new) == len(old) == 1 and new != old
 
 
 def newest_first(view: Readable, hits: Sequence[Hit]) -> list[Hit]:

@@ -114,8 +114,10 @@ class SourceSearch:
             return _in_one_order(session, session.asked(ask), limit)
 
     def _here(self, query: str, scope: SearchScope, limit: int, mode: str, is_filled: bool) -> SourceHit:
-        result = self.search(query, scope, limit, mode)
-        found = replace(self._shown(result.hits[:limit], result.notes), threshold=result.threshold)
+        # What has a name may stand behind all that calls it.
+        is_name = self.source.name == "code" and len(query.split()) == 1
+        result = self.search(query, scope, max(limit, MAX_LIMIT) if is_name else limit, mode)
+        found = replace(_named_first(query, self._shown(result.hits, result.notes), limit), threshold=result.threshold)
         return self._filled(found, scope.facets, limit) if is_filled and len(found.hits) < limit else found
 
     def _filled(self, found: SourceHit, facets: tuple[str, ...], limit: int) -> SourceHit:
@@ -128,9 +130,8 @@ class SourceSearch:
         more = [Hit(entry, 0.0, 0.0) for entry in others[: limit - len(found.hits)]]
         rest = self._shown(labelled(more, self.projects), ())
         own = sum(not other_project(hit) for hit in found.hits)
-        hits = (*found.hits[:own], *rest.hits, *found.hits[own:])
         items = (*found.items[:own], *rest.items, *found.items[own:])
-        return SourceHit(hits, items, found.notes)
+        return SourceHit((*found.hits[:own], *rest.hits, *found.hits[own:]), items, found.notes)
 
     def _shown(self, hits: Sequence[Hit], notes: tuple[str, ...]) -> SourceHit:
         with self.store.reading() as tx:
@@ -140,6 +141,20 @@ class SourceSearch:
                 each = [(hit, found[0]) for hit in hits if (found := self.source.items(tx, [hit]))]
                 hits, items = [hit for hit, _ in each], [item for _, item in each]
         return SourceHit(tuple(hits), tuple(items), notes)
+
+
+def _named_first(query: str, found: SourceHit, limit: int) -> SourceHit:
+    """The best, those that are called just as was asked for before all else, unless they are files."""
+    name = query.strip().removesuffix("()")
+
+    def place(at: int) -> tuple[bool, bool]:
+        item = found.items[at]
+        is_named = f".{item.metadata.get('qualified_name')}".endswith(f".{name}")
+        return bool(other_project(found.hits[at])), not is_named or item.content.startswith("**module**")
+
+    order = sorted(range(len(found.hits)), key=place)[:limit]
+    hits = [replace(found.hits[at], score=hit.score) for at, hit in zip(order, found.hits, strict=False)]
+    return replace(found, hits=tuple(hits), items=tuple(found.items[at] for at in order))
 
 
 def _in_one_order(session: SearchSession, answers: Sequence[tuple[str, SourceHit]], limit: int) -> SourceHit:

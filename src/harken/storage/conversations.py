@@ -297,7 +297,7 @@ def count_all(tx: Transaction, space_id: int | None, counted: RowCounts | None =
     rows = counted or count_rows(tx)
     return Counts(
         messages=rows.messages,
-        conversations=tx.count(conversations),
+        conversations=tx.count(conversations, exists().where(refers(messages.c.conversation_id, conversations))),
         exchanges=rows.exchanges,
         projects=tx.count(projects),
         entries=sum(rows.entries.values()),

@@ -13,7 +13,7 @@ from sqlalchemy import BigInteger, ColumnElement, Row, Select, and_, bindparam, 
 from harken.errors import NotFoundError
 from harken.model.conversations import MessageType, Role
 from harken.model.lookups import NO_PROJECT, UNKNOWN, Activity, ConversationFilter, ListedConversation
-from harken.model.marks import ANSWER, Verdict
+from harken.model.marks import Verdict
 from harken.storage.conversations import project_in, read_conversation, resolve_uid
 from harken.storage.enrichment.spend import spent_by_item
 from harken.storage.enrichment.summaries import CONVERSATION
@@ -137,8 +137,7 @@ def read_activity(tx: Transaction) -> list[Activity]:
     for of_day, uid, times, tokens in recalls_by_day(tx):
         lines.append(line(ids.get(uid), of_day, recalls=times, recall_tokens=tokens))
     for one in all_ratings(tx):
-        by_answer = one.by == ANSWER
-        amounts = {"used": 1} if by_answer else {"judged": 1, "useful": int(one.verdict is Verdict.USEFUL)}
+        amounts = {"used": 1} if one.is_answer else {"judged": 1, "useful": int(one.verdict is Verdict.USEFUL)}
         lines.append(line(ids.get(one.given_to), f"{one.at.astimezone(UTC):%Y-%m-%d}", **amounts))
     spent = spent_by_item(tx)
     for table in (exchanges, segments):

@@ -45,8 +45,7 @@ def apply_core_fact(tx: Transaction, fact: CoreFact) -> None:
     if fact.value is None:
         tx.delete(core_memory, core_memory.c.section == fact.section, core_memory.c.key == fact.key)
     else:
-        values = {"value": fact.value, "updated_at": fact.at}
-        tx.put(core_memory, {"section": fact.section, "key": fact.key}, values)
+        tx.put(core_memory, {"section": fact.section, "key": fact.key}, {"value": fact.value, "updated_at": fact.at})
 
 
 def core_facts(tx: Transaction, *sections: str) -> list[CoreFact]:

@@ -73,8 +73,7 @@ def unpack(blobs: Sequence[bytes], dims: int) -> Float32:
     """Blobs as a matrix, `(len(blobs), dims)` float32; rounding leaves lengths within 0.001 of one."""
     import numpy as np
 
-    flat = np.frombuffer(b"".join(blobs), dtype="<f2")
-    return flat.reshape(len(blobs), dims).astype(np.float32)
+    return np.frombuffer(b"".join(blobs), dtype="<f2").reshape(len(blobs), dims).astype(np.float32)
 
 
 def similarities(matrix: Float32, query: Float32) -> Float32:
@@ -155,8 +154,7 @@ def _of_entries(dialect: Dialect, space_id: int) -> Select[Any]:
 
 def has_vectors(tx: Transaction, space: StoredSpace) -> bool:
     """Whether a space holds anything yet."""
-    asked = {"of_tenant": tx.tenant, "of_space": space.id}
-    return tx.connection.execute(_ANY_VECTOR, asked).first() is not None
+    return tx.connection.execute(_ANY_VECTOR, {"of_tenant": tx.tenant, "of_space": space.id}).first() is not None
 
 
 def delete_vectors(tx: Transaction, entry_ids: Sequence[int]) -> None:

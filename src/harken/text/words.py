@@ -33,6 +33,11 @@ MONTHS = (
     *("January", "February", "March", "April", "May", "June"),
     *("July", "August", "September", "October", "November", "December"),
 )
+WEEKDAY = re.compile(
+    r"(?:mon|tues|wednes|thurs|fri|satur|sun)days?|понедельник\w*|вторник\w*|сред(?:у|ам|ами)|четверг\w*|пятниц\w+"
+    r"|суббот\w+|воскресень\w+",
+    re.IGNORECASE,
+)
 MAX_TEXT_TOKENS = 4000
 MAX_SENTENCE_TOKENS = 60
 # A line as long as this was mostly broken by an editor, a shorter one by its writer.
@@ -53,6 +58,11 @@ _ABBREVIATED = re.compile(
     r"|[^\W\d_])\.$",
     re.IGNORECASE,
 )
+
+
+def is_weekday(word: str) -> bool:
+    """True for a day of the week, in English or Russian."""
+    return WEEKDAY.fullmatch(word) is not None
 
 
 def words_in(text: str) -> list[str]:
@@ -176,8 +186,7 @@ def split_unspaced(word: str) -> list[str]:
     if not runs:
         return [word]
     pairs = [run[i : i + 2] for run in runs for i in range(max(1, len(run) - 1))]
-    rest = [part for part in UNSPACED_RUN.split(word) if part]
-    return [*pairs, *rest]
+    return [*pairs, *[part for part in UNSPACED_RUN.split(word) if part]]
 
 
 def as_indexed(text: str) -> str:

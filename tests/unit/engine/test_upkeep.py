@@ -50,6 +50,12 @@ class TestStatus:
         assert status.home == harken.home
         assert set(status.sizes) == {"database", "journal", "cache"}
 
+    def test_it_counts_conversations_in_which_something_is_left(self, harken: Harken) -> None:
+        [gone], _ = say(harken, "It rains."), say(harken, "It snows.", conversation="d")
+        harken.maintenance.forget(harken.maintenance.plan_forget(messages=(gone,)))
+        counts = harken.maintenance.status().counts
+        assert (counts.messages, counts.conversations) == (1, 1)
+
     def test_it_counts_what_waits_and_what_is_done(self, harken: Harken, embedder: HashingEmbedder) -> None:
         say(harken, LONG, f"{LONG} again", "ok", "password=hunter2hunter2")
         assert harken.maintenance.status().queue == 3

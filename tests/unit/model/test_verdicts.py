@@ -42,6 +42,12 @@ def test_a_member_takes_back_their_own_verdicts_and_an_owner_all() -> None:
     assert in_force([*told, rated(4, Verdict.NONE)]) == []
 
 
+def test_an_answer_of_a_member_is_an_answer() -> None:
+    told = [rated(1, Verdict.USEFUL, f"{ANSWER}:ann")]
+    assert factor_of(told) == factor_of([rated(1, Verdict.USEFUL, ANSWER)])
+    assert in_words(told) == "used in an answer"
+
+
 def test_what_is_wrong_is_known_by_its_factor_however_often_it_was_useful() -> None:
     praise = [rated(number, Verdict.USEFUL, given_to=str(number)) for number in range(9)]
     assert factor_of([*praise, rated(99, Verdict.WRONG, AGENT)]) != 1.0

@@ -64,8 +64,9 @@ _LEFT_OUT = "(What was said before is left out.)"
 _UNANSWERED = "(No answer was given.)"
 # Gemini, xAI and Perplexity count what there is so far with each piece; nobody is asked to, which OpenAI would refuse.
 _WHOLE_COUNTS = {"openai_continuous_usage_stats": True, "extra_body": {"stream_options": {"include_usage": True}}}
-# Thoughts that a local model writes into its answer, as DeepSeek's and Qwen's do.
-_THOUGHTS = re.compile(r"\A\s*<think>.*?(?:</think>\s*|\Z)", re.DOTALL)
+# Thoughts that a local model writes into its answer, as DeepSeek's and Qwen's do; where the prompt has begun them, the
+# answer has their end alone, which then begins a line.
+_THOUGHTS = re.compile(r"\A(?:\s*<think>.*?(?:</think>\s*|\Z)|(?:(?!<think>).)*?^\s*</think>\s*)", re.DOTALL | re.M)
 _NO_ANSWER = "answers with something that is no chat completion"
 
 

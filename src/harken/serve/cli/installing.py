@@ -99,7 +99,7 @@ def setup(session: CommandSession, yes: bool, name: str | None, as_json: bool) -
     command, backups = _command(home, shared=False), Backups(home)
     agents = [each for each, target in TARGETS.items() if target.edits(where, command, None)[0].path.parent.is_dir()]
     is_asking = not as_json and sys.stdin.isatty()
-    done: dict[str, Any] = {"agents": agents, "installed": []}
+    done: dict[str, Any] = {"agents": agents, "installed": [], "failed": []}
 
     def agrees(question: str) -> bool:
         return yes or (is_asking and click.confirm(question, default=True, err=True))
@@ -121,6 +121,7 @@ def setup(session: CommandSession, yes: bool, name: str | None, as_json: bool) -
                 make(changes, backups)
             except HarkenError as error:
                 session.note(f"{TARGETS[each].title}: {error}")
+                done["failed"].append(each)
                 continue
             done["installed"].append(each)
             for line in (*(f"{change.action:<10} {change.edit.path}" for change in changes), *TARGETS[each].notes):
@@ -128,7 +129,11 @@ def setup(session: CommandSession, yes: bool, name: str | None, as_json: bool) -
         done["model"] = choose_model(session, harken, name, is_asking=is_asking, is_agreed=yes)
     if not is_asking and not yes:
         session.note("Nobody can answer here. All of it at once: harken setup --yes")
-    session.tell(as_json, done, "Ready. Try: harken search, harken list, or harken status")
+    state = "Ready." if done["installed"] or done["model"] or "imported" in done else "Nothing was set up yet."
+    state = f"Not ready: {', '.join(done['failed'])} failed, see above." if done["failed"] else state
+    session.tell(as_json, done, f"{state} Try: harken search, harken list, or harken status")
+    if done["failed"]:
+        raise click.exceptions.Exit(1)
 
 
 def _command(home: Path, *, shared: bool) -> Command:

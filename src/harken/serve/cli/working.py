@@ -119,7 +119,10 @@ def worker_status(harken: Harken) -> CommandAnswer:
     for failure in failures:
         what = "entry" if failure.is_embedding else failure.kind
         lines.append(f"  {what} {failure.item_id}: {failure.error_class} after {failure.attempts} attempts")
-    return CommandAnswer(facts, lines)
+    space = getattr(harken.store, "space", None)
+    of = f"space {space.name}" if space else f"'{harken.settings.tenant}'"
+    note = f"Of {of} alone. Of another space of a team: harken --space NAME worker status; names: harken space list"
+    return CommandAnswer(facts, lines, [note] if harken.settings.store else [])
 
 
 @worker.command()

@@ -42,6 +42,7 @@ OPERATIONS = {each.name: each for each in _ALL if each.answer is not NoneType}
 # Of a team's server: those of a memory, and those of the team.
 _OF_TEAM = (*spaces.OPERATIONS, *people.OPERATIONS)
 TEAM_OPERATIONS = OPERATIONS | {each.name: each for each in _OF_TEAM if each.answer is not NoneType}
+people.VERBS.update(each.name for each in (*_ALL, *_OF_TEAM))
 COMMANDS = {each.words: each for each in _ALL if each.show is not None}
 
 

@@ -125,7 +125,8 @@ OPERATIONS = (
         lambda harken, wanted, _caller: harken.webhooks.resume(wanted.id),
         effect=Effect.CHANGES,
         show=lambda printer, found: printer.say(
-            f"Webhook {found[0].uid} goes on; {counted(found[1], 'delivery', 'deliveries')} wait."
+            f"Webhook {found[0].uid} goes on; {counted(found[1], 'delivery waits', 'deliveries wait')} for a worker's"
+            " next round, which in a quiet space of a team comes within ten minutes."
         ),
         shell_view=lambda found: {**found[0].view(), "waiting": found[1]},
     ),

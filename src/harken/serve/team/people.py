@@ -158,6 +158,10 @@ class AuditAnswer(TypedDict):
     next_before: str | None
 
 
+# What may stand in the audit; the registry, which knows this module and not the other way round, names it.
+VERBS: set[str] = set()
+
+
 def _show_speaker(printer: Printer, found: Speaker) -> None:
     name = "the operator, by the database itself" if found.is_operator else found.principal.name
     printer.say(f"{name} of team {found.principal.team}; may {', '.join(found.view()['scopes'])}")
@@ -187,8 +191,7 @@ def _create_principal(
 ) -> tuple[Principal, NewKey | None]:
     kind = PrincipalKind.of(wanted.kind)
     one = member.team.create_principal(member.speaker, wanted.name, kind, wanted.email, wanted.admin, caller.once)
-    has_key = caller.is_owner and not wanted.no_key
-    return one, member.team.create_key(member.speaker, one.id) if has_key else None
+    return one, member.team.create_key(member.speaker, one.id) if caller.is_owner and not wanted.no_key else None
 
 
 def _show_principal(printer: Printer, found: tuple[Principal, NewKey | None]) -> None:
@@ -223,6 +226,8 @@ def _audit(member: TeamMember, wanted: AuditArguments, _caller: Caller) -> Audit
     of, now = (wanted.principal, wanted.verb), datetime.now(UTC)
     since, before = (parse_since(each, now) if each else None for each in (wanted.since, wanted.before))
     found = member.team.requests.audited(member.speaker, of, since, before, wanted.limit + 1)
+    if wanted.verb and not found and wanted.verb not in VERBS:
+        raise UsageError(f"There is no verb '{wanted.verb}'. There are: {', '.join(sorted(VERBS))}.")
     # No offset: whoever reads the audit page by page adds a line to it with each.
     more = format_moment(found[-2].at) if len(found) > wanted.limit else None
     return AuditAnswer(audit=[each.view() for each in found[: wanted.limit]], next_before=more)

@@ -175,8 +175,7 @@ def _command_of(given: Any) -> str:
         return given
     if not isinstance(given, list) or not all(isinstance(word, str) for word in given):
         return ""
-    is_script = len(given) == 3 and given[1] in ("-c", "-lc")
-    return given[2] if is_script else shlex.join(given)
+    return given[2] if len(given) == 3 and given[1] in ("-c", "-lc") else shlex.join(given)
 
 
 PASSED = "passed"

@@ -17,7 +17,7 @@ from harken.providers.embedder import Embedder
 from harken.storage.conversations import entries_of
 from harken.storage.ports import RowScope, Store, Transaction
 from harken.storage.vectors import Float32, answering_space, put_vectors
-from harken.text.words import content_terms, foreign_share, is_english
+from harken.text.words import WEEKDAY, content_terms, foreign_share, is_english, is_weekday
 
 _MARKS = ".,;:!?\"'“”‘’«»()[]{}…"
 _CONTRACTED = {"won't": "will not", "can't": "can not", "cannot": "can not", "shan't": "shall not"}
@@ -32,12 +32,7 @@ _CHANGES = re.compile(
     r"|теперь|больше не|отныне|вместо|перен[её]с\w*|перешл\w+|переехал\w*|сменил\w*|замен\w+)\b",
     re.IGNORECASE,
 )
-_WEEKDAY = re.compile(
-    r"(?:mon|tues|wednes|thurs|fri|satur|sun)days?|понедельник\w*|вторник\w*|сред(?:у|ам|ами)|четверг\w*|пятниц\w+"
-    r"|суббот\w+|воскресень\w+",
-    re.IGNORECASE,
-)
-_CHANGING = re.compile(rf"{_WEEKDAY.pattern}|[\d一二三四五六七八九十百千万两零〇不没沒]", re.IGNORECASE)
+_CHANGING = re.compile(rf"{WEEKDAY.pattern}|[\d一二三四五六七八九十百千万两零〇不没沒]", re.IGNORECASE)
 # Said one in place of the other, they are another stand on the same thing.
 _TAKING_A_STAND = """
     add allow avoid deny disable drop enable exclude forbid hide include keep often only prefer remove show sometimes
@@ -54,11 +49,6 @@ def bare_words(text: str) -> list[str]:
     """The words in small letters, without the marks around them."""
     words = (word.strip(_MARKS) for word in text.replace("’", "'").casefold().split())
     return [word for word in words if word]
-
-
-def is_weekday(word: str) -> bool:
-    """True for a day of the week, in English or Russian."""
-    return _WEEKDAY.fullmatch(word) is not None
 
 
 def restates(one: str, other: str) -> bool:

@@ -256,8 +256,7 @@ def drop_summaries_with(tx: Transaction, message_uids: Sequence[str]) -> None:
 def drop_summary_work(tx: Transaction, conversation_id: int) -> None:
     """Neither work nor failures remain of a conversation whose rows go: another may get their numbers."""
     of_conversation = tx.select(exchanges.c.id).where(exchanges.c.conversation_id == conversation_id)
-    exchange_ids = tx.connection.scalars(of_conversation).all()
-    drop_work(tx, SUMMARIZE[EXCHANGE], exchange_ids)
+    drop_work(tx, SUMMARIZE[EXCHANGE], tx.connection.scalars(of_conversation).all())
     drop_work(tx, SUMMARIZE[CONVERSATION], [conversation_id])
 
 
@@ -385,8 +384,7 @@ def _drop(tx: Transaction, condition: ColumnElement[bool]) -> None:
 def _add_entry(tx: Transaction, found: StoredSummary) -> None:
     """Have search see a summary, unless it is empty or what it summarizes is gone."""
     if found.text and found.kind in (*_ITEMS, TOOLS):
-        places = _places(tx, found.kind, [found.item_uid])
-        _add_entries(tx, [(found, place) for place in places.values()])
+        _add_entries(tx, [(found, place) for place in _places(tx, found.kind, [found.item_uid]).values()])
 
 
 def _add_entries(tx: Transaction, told: Sequence[tuple[StoredSummary, Row[Any]]]) -> None:

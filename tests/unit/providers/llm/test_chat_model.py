@@ -217,6 +217,7 @@ class TestStreams:
             ("<think> A cat, </think>On the mat.", "On the mat."),
             ("<think> A cat, which", ""),
             ("Models write <think> and </think> so.", "Models write <think> and </think> so."),
+            ("It ends with `</think>` then.", "It ends with `</think>` then."),
             ("<th>On the mat.</th>", "<th>On the mat.</th>"),
         ],
     )
@@ -229,6 +230,17 @@ class TestStreams:
         *pieces, last = model.stream(ASKED)
         assert isinstance(last, ChatAnswer)
         assert ("".join(map(str, pieces)), last.text, model.complete(ASKED).text) == (answered,) * 3
+
+    @pytest.mark.parametrize("said", ["A cat, then.\n</think>\n\nOn the mat.", "</think>On the mat."])
+    def test_what_it_thinks_is_none_of_its_answer_where_the_prompt_has_their_beginning(
+        self, server: ChatServer, open_at: Opening, said: str
+    ) -> None:
+        """What has come in pieces by then cannot be taken back; what is kept is the whole answer."""
+        server.script(Says(said), Says(said))
+        model = open_at(server.url)
+        *_, last = model.stream(ASKED)
+        assert isinstance(last, ChatAnswer)
+        assert (last.text, model.complete(ASKED).text) == ("On the mat.",) * 2
 
     def test_pieces_come_one_by_one(self, server: ChatServer, open_at: Opening) -> None:
         # The rest never comes.
