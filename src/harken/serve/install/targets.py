@@ -118,7 +118,7 @@ def _hooks(agent: str, hooked: Hooked | None, command: Command) -> list[ConfigEn
 def _claude_code(where: Where, command: Command, hooked: Hooked | None) -> list[Edit]:
     folder = where.folder("CLAUDE_CONFIG_DIR", ".claude")
     # The other file is beside the folder, unless the folder was moved.
-    state = folder / ".claude.json" if "CLAUDE_CONFIG_DIR" in where.env else where.person / ".claude.json"
+    state = folder / ".claude.json" if where.env.get("CLAUDE_CONFIG_DIR") else where.person / ".claude.json"
     server = ConfigEntry(("mcpServers", _NAME), command.server(type="stdio"))
     return [
         where.edit(folder / "settings.json", ".claude/settings.json", JSON, *_hooks(CLAUDE_CODE, hooked, command)),
