@@ -56,7 +56,8 @@ def distinct(items: Sequence[ContextItem], similarity: float = 0.9) -> list[Cont
 
 def told(item: ContextItem) -> str:
     """The text of an item without the words that are the same in all of its source."""
-    bare = _LABEL.sub("", _FACTS.sub("", _FIRST_LINE.sub("", item.content))).strip()
+    body = _FIRST_LINE.sub("", item.content)
+    bare = _LABEL.sub("", _FACTS.sub("", body)).strip()
     return bare or item.content
 
 

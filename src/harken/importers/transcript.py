@@ -192,7 +192,8 @@ class _Reading:
             words = (item.role, item.type, item.author, item.created_at, item.text)
             thread.seen[words] += 1
             origin = f"#{item.author or ''}#{thread.seen[words]}"
-        said = item.read(thread.last_at, self._trust(item, head), origin)
+        trust = self._trust(item, head)
+        said = item.read(thread.last_at, trust, origin)
         thread.part.messages.append(self._preparer.prepare(thread.uid, said))
         thread.changed = True
         self.weight += _MESSAGE_WEIGHT + len(item.text)

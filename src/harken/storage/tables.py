@@ -136,7 +136,8 @@ class Halves(TypeDecorator[bytes]):
 
     def load_dialect_impl(self, dialect: SQLDialect) -> TypeEngine[Any]:
         """Bytes on the embedded engine."""
-        return dialect.type_descriptor(_ServerHalves() if dialect.name == "postgresql" else LargeBinary())
+        on_server = dialect.name == "postgresql"
+        return dialect.type_descriptor(_ServerHalves() if on_server else LargeBinary())
 
     def process_bind_param(self, value: bytes | None, dialect: SQLDialect) -> bytes | str | None:
         """To the database."""

@@ -186,7 +186,8 @@ def split_unspaced(word: str) -> list[str]:
     if not runs:
         return [word]
     pairs = [run[i : i + 2] for run in runs for i in range(max(1, len(run) - 1))]
-    return [*pairs, *[part for part in UNSPACED_RUN.split(word) if part]]
+    rest = [part for part in UNSPACED_RUN.split(word) if part]
+    return [*pairs, *rest]
 
 
 def as_indexed(text: str) -> str:

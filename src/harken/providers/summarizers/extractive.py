@@ -248,4 +248,5 @@ def _tools_used(uses: Sequence[ToolUse]) -> str:
 def _outcome(result: str) -> str:
     """The last line that tells of trouble, else the last line: where commands say how they ended."""
     lines = [line.strip() for line in tokens.clip_middle(result, 2000, "\n").splitlines() if line.strip()]
-    return tokens.clip(([line for line in lines if _TROUBLE.search(line)] or lines or [""])[-1], _LINE_TOKENS)
+    trouble = [line for line in lines if _TROUBLE.search(line)]
+    return tokens.clip((trouble or lines or [""])[-1], _LINE_TOKENS)

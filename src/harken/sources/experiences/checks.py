@@ -175,7 +175,8 @@ def _command_of(given: Any) -> str:
         return given
     if not isinstance(given, list) or not all(isinstance(word, str) for word in given):
         return ""
-    return given[2] if len(given) == 3 and given[1] in ("-c", "-lc") else shlex.join(given)
+    is_script = len(given) == 3 and given[1] in ("-c", "-lc")
+    return given[2] if is_script else shlex.join(given)
 
 
 PASSED = "passed"

@@ -58,7 +58,8 @@ def parse_units(source: bytes, path: str, language: Language) -> list[CodeUnit]:
         MissingExtraError: the language's grammar is not installed.
     """
     root, matches = language.matches(source)
-    prefix = _module_name(path, language).split(".") if language.has_docstrings else []
+    module = _module_name(path, language)
+    prefix = module.split(".") if language.has_docstrings else []
     found = _nested([unit for captures in matches if (unit := _unit(captures))], prefix)
     units = [_record(unit, path, language) for unit in found if unit.kind not in _LENDS_ITS_NAME]
     return _finished([_module(root, path, language, found), *units], language.separator)

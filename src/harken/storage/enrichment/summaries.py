@@ -384,7 +384,8 @@ def _drop(tx: Transaction, condition: ColumnElement[bool]) -> None:
 def _add_entry(tx: Transaction, found: StoredSummary) -> None:
     """Have search see a summary, unless it is empty or what it summarizes is gone."""
     if found.text and found.kind in (*_ITEMS, TOOLS):
-        _add_entries(tx, [(found, place) for place in _places(tx, found.kind, [found.item_uid]).values()])
+        places = _places(tx, found.kind, [found.item_uid])
+        _add_entries(tx, [(found, place) for place in places.values()])
 
 
 def _add_entries(tx: Transaction, told: Sequence[tuple[StoredSummary, Row[Any]]]) -> None:

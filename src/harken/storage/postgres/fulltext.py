@@ -313,7 +313,8 @@ class _Indexed(NamedTuple):
     def of(cls, entry_id: int, row: Mapping[str, Any], facets: Sequence[str]) -> _Indexed:
         """Of a row that is being added."""
         named = ("source", "role", "project_id", "conversation_id", "segment_id", "trust")
-        said = (entry_id, row["is_turn"], row["author"], row["text"], to_microseconds(row["created_at"]))
+        moment = to_microseconds(row["created_at"])
+        said = (entry_id, row["is_turn"], row["author"], row["text"], moment)
         return cls._make((*said, *map(row.__getitem__, named), facets))
 
     @property

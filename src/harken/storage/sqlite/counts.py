@@ -88,7 +88,8 @@ def _pair_triggers() -> Iterator[tuple[str, str]]:
     less, more = (
         change("exchange", _stale("exchange", row, _ended(row))) for change, row in ((_less, "OLD"), (_more, "NEW"))
     )
-    counted = f"WHEN OLD.completed_at IS NOT NEW.completed_at AND OLD.id <= {_COUNTED_EXCHANGES}"
+    ends = "WHEN OLD.completed_at IS NOT NEW.completed_at"
+    counted = f"{ends} AND OLD.id <= {_COUNTED_EXCHANGES}"
     yield "pair_exchange_ended", f"AFTER UPDATE OF completed_at ON exchanges {counted} BEGIN {less}; {more}; END"
     less = _less("conversation", _stale("conversation", "OLD", "OLD.updated_at"))
     more = _more("conversation", _stale("conversation", "NEW", "NEW.updated_at"))
@@ -104,7 +105,8 @@ def _pair_triggers() -> Iterator[tuple[str, str]]:
     yield "pair_conversation_grown", f"{grows} {less}; {more}; {reopened}; END"
     # Summaries outlive their conversation's rows while those are made anew from the journal.
     yield "pair_conversation_back", f"AFTER INSERT ON conversations BEGIN {more}; END"
-    yield "pair_conversation_left", f"AFTER DELETE ON conversations BEGIN {less}; {_open('-', 'OLD.updated_at')}; END"
+    closed = _open("-", "OLD.updated_at")
+    yield "pair_conversation_left", f"AFTER DELETE ON conversations BEGIN {less}; {closed}; END"
 
 
 def _triggers() -> Iterator[tuple[str, str]]:

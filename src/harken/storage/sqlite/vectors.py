@@ -302,7 +302,8 @@ class VectorMatrix:
 
     def _add(self, asked: _Question, statement: str, *values: str | int) -> int:
         """Add what is new of a statement's rows; the last one's number, 0 where there is none."""
-        rows = bare(asked.tx.connection, statement, (asked.tx.tenant, asked.space.id, *values))
+        parameters = (asked.tx.tenant, asked.space.id, *values)
+        rows = bare(asked.tx.connection, statement, parameters)
         if not rows:
             return 0
         numbers, ids = np.array([row[:2] for row in rows], dtype=np.int64).T

@@ -82,7 +82,8 @@ class VectorTests:
         space, ids = _embedded(store, 5)
         query = unit_vectors(1, seed=3)[0]
         assert sorted(read(store, store.nearest.nearest, space, query, RowScope(), 10)) == sorted(ids)
-        added = entry_ids(store, keep(store, spoken_at_length("more", 2)).messages)
+        more = keep(store, spoken_at_length("more", 2))
+        added = entry_ids(store, more.messages)
         embed(store, space, added, unit_vectors(2, seed=4))
         assert sorted(read(store, store.nearest.nearest, space, query, RowScope(), 10)) == sorted(ids + added)
 
