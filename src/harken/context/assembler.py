@@ -77,7 +77,8 @@ class ContextAssembler:
         settings = self.settings()
         config = settings.assemble
         allowed = settings.search.include_untrusted and include_untrusted
-        with self._session(limit, self._projects(project, directory), include_untrusted=allowed) as session:
+        projects = self._projects(project, directory)
+        with self._session(limit, projects, include_untrusted=allowed) as session:
             asks = self._asks(session, settings, query, limit, project)
             asked, failed = gather({name: asks[name] for name in (RULE, *types)})
         found = own_first(asked)

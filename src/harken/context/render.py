@@ -84,7 +84,8 @@ def _closed(text: str) -> str:
     last = text.rpartition("\n")[2].removeprefix("- ")
     closing = "`" if last.count("`") % 2 else ""
     bold = last.count("**") % 2
-    return text + closing + "*" * (last.replace("**", "").count("*") % 2) + "**" * bold
+    italic = (last.replace("**", "").count("*")) % 2
+    return text + closing + "*" * italic + "**" * bold
 
 
 def _fenced(lines: Sequence[str]) -> set[int]:

@@ -133,7 +133,8 @@ def _about(searches: SearchSession, query: Query, rules: Sequence[Rule]) -> list
         if not isinstance(asked, str):
             gate = Gate.of(asked, searches.config.relevance_threshold, searches.config)
             with searches.view.reading() as tx:
-                near = asked.compare(tx, searches.view.nearest, RowScope(), 0, [rule.entry_id for rule in rules])[1]
+                ids = [rule.entry_id for rule in rules]
+                near = asked.compare(tx, searches.view.nearest, RowScope(), 0, ids)[1]
     return [rule for rule in rules if gate.admits(near.get(rule.entry_id), False) or _has_words(rule, query)]
 
 

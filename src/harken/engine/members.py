@@ -331,7 +331,8 @@ def _made(
     expires: datetime | None,
 ) -> NewKey:
     secret = _KEY + secrets.token_hex(_SECRET_BYTES)
-    key = ApiKey(_new_id(), secret[: len(_KEY) + _SHOWN_CHARS], principal, scopes, spaces, now, expires)
+    prefix = secret[: len(_KEY) + _SHOWN_CHARS]
+    key = ApiKey(_new_id(), prefix, principal, scopes, spaces, now, expires)
     # A secret of so much chance needs no salt.
     key_rows.add_key(tx, key, sha256_of(secret))
     return NewKey(key, secret)

@@ -156,7 +156,8 @@ class _Line:
     @property
     def event(self) -> str | None:
         """The kind of event by which Codex shows what the person typed, if this line is one."""
-        name = mapping(self.payload).get("type") if self.kind == "event_msg" else None
+        payload = mapping(self.payload)
+        name = payload.get("type") if self.kind == "event_msg" else None
         if name == "user_message" or (name == "item_completed" and self.item.get("type") == "UserMessage"):
             return str(name)
         return None

@@ -87,7 +87,8 @@ class Journal:
         with _translated(self._folder):
             try:
                 for (folder, day), lines in grouped.items():
-                    done.append(self._append_file(f"{folder}/{day}.jsonl", b"".join(lines), expected, repair))
+                    path = f"{folder}/{day}.jsonl"
+                    done.append(self._append_file(path, b"".join(lines), expected, repair))
             except BaseException:
                 self.undo(done)
                 raise

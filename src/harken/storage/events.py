@@ -109,7 +109,8 @@ def events_of(tx: Transaction, uid: str) -> Iterator[Event]:
             yield _segment(row, conversation_uid=uid)
         placed = select_exchanges(tx, uid).order_by(exchanges.c.number, exchanges.c.started_at, exchanges.c.id)
         for row in _rows(tx, placed):
-            yield Exchange(row.uid, uid, row.segment_uid, row.number, ExchangeStatus.IN_PROGRESS, row.started_at)
+            begun = ExchangeStatus.IN_PROGRESS
+            yield Exchange(row.uid, uid, row.segment_uid, row.number, begun, row.started_at)
         yield from each_message_of(tx, uid)
         ended = placed.where(exchanges.c.status != ExchangeStatus.IN_PROGRESS.value)
         for row in _rows(tx, ended):

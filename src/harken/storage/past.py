@@ -312,7 +312,8 @@ def list_injections(
     for found in given.values():
         found.sort(key=lambda row: int(row.id))
     rows = [row for found in given.values() for row in found]
-    told = told_now(tx, {row.ref_uid for row in rows})
+    named = {row.ref_uid for row in rows}
+    told = told_now(tx, named)
     titles = read_titles(tx, [uid for uid, _ in moments])
     return [
         Injection(

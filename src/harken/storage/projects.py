@@ -54,7 +54,8 @@ def known_project(tx: Transaction, identity: ProjectIdentity | None) -> int | No
     """The project's row id, by its key or a name that it had; None for a new one, and for none."""
     if identity is None:
         return None
-    rows = tx.dialect.bare_rows(tx.connection, _BY_KEY, {"of_tenant": tx.tenant, "of_key": identity.key})
+    asked = {"of_tenant": tx.tenant, "of_key": identity.key}
+    rows = tx.dialect.bare_rows(tx.connection, _BY_KEY, asked)
     if not rows:
         names = tx.dialect.listing([identity.key, *identity.aliases])
         rows = tx.dialect.bare_rows(tx.connection, _by_alias(tx.dialect), {"of_tenant": tx.tenant, AMONG: names})

@@ -45,7 +45,8 @@ def apply_core_fact(tx: Transaction, fact: CoreFact) -> None:
     if fact.value is None:
         tx.delete(core_memory, core_memory.c.section == fact.section, core_memory.c.key == fact.key)
     else:
-        tx.put(core_memory, {"section": fact.section, "key": fact.key}, {"value": fact.value, "updated_at": fact.at})
+        values = {"value": fact.value, "updated_at": fact.at}
+        tx.put(core_memory, {"section": fact.section, "key": fact.key}, values)
 
 
 def core_facts(tx: Transaction, *sections: str) -> list[CoreFact]:

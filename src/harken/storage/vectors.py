@@ -154,7 +154,8 @@ def _of_entries(dialect: Dialect, space_id: int) -> Select[Any]:
 
 def has_vectors(tx: Transaction, space: StoredSpace) -> bool:
     """Whether a space holds anything yet."""
-    return tx.connection.execute(_ANY_VECTOR, {"of_tenant": tx.tenant, "of_space": space.id}).first() is not None
+    asked = {"of_tenant": tx.tenant, "of_space": space.id}
+    return tx.connection.execute(_ANY_VECTOR, asked).first() is not None
 
 
 def delete_vectors(tx: Transaction, entry_ids: Sequence[int]) -> None:

@@ -130,7 +130,8 @@ class Provider:
             **{name: {"essential": True} for name in ("sub", "exp", "iat")},
         }
         jwt.JWTClaimsRegistry(leeway=_LEEWAY_SECONDS, **expected).validate(read.claims)
-        if read.claims.get("azp", self.config.client_id) != self.config.client_id:
+        party = read.claims.get("azp", self.config.client_id)
+        if party != self.config.client_id:
             raise LoginError("The provider's answer is meant for another.")
         return read.claims
 

@@ -191,7 +191,8 @@ def _create_principal(
 ) -> tuple[Principal, NewKey | None]:
     kind = PrincipalKind.of(wanted.kind)
     one = member.team.create_principal(member.speaker, wanted.name, kind, wanted.email, wanted.admin, caller.once)
-    return one, member.team.create_key(member.speaker, one.id) if caller.is_owner and not wanted.no_key else None
+    has_key = caller.is_owner and not wanted.no_key
+    return one, member.team.create_key(member.speaker, one.id) if has_key else None
 
 
 def _show_principal(printer: Printer, found: tuple[Principal, NewKey | None]) -> None:

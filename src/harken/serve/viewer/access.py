@@ -65,7 +65,8 @@ class Browsers:
 
     def admit(self, key: str) -> str | None:
         """Return a browser's cookie for a link's key, which is worthless from now on; None where it already was."""
-        if self._links.pop(sha256_of(key), 0.0) <= self.clock():
+        until = self._links.pop(sha256_of(key), 0.0)
+        if until <= self.clock():
             return None
         self._came.add(sha256_of(key))
         cookie = secrets.token_urlsafe(32)

@@ -309,7 +309,8 @@ _UNCLAIMED = {"claimed_by": None, "lease_until": None}
 
 def lease_owners(tx: Transaction, kind: str) -> list[str]:
     """Everybody who has leased work of the kind."""
-    return [row[0] for row in tx.dialect.bare_rows(tx.connection, _OWNERS, {"of_tenant": tx.tenant, "of_kind": kind})]
+    asked = {"of_tenant": tx.tenant, "of_kind": kind}
+    return [row[0] for row in tx.dialect.bare_rows(tx.connection, _OWNERS, asked)]
 
 
 _OWNERS = select(work.c.claimed_by).where(*_MINE, work.c.claimed_by.is_not(None)).distinct()

@@ -256,7 +256,8 @@ def drop_summaries_with(tx: Transaction, message_uids: Sequence[str]) -> None:
 def drop_summary_work(tx: Transaction, conversation_id: int) -> None:
     """Neither work nor failures remain of a conversation whose rows go: another may get their numbers."""
     of_conversation = tx.select(exchanges.c.id).where(exchanges.c.conversation_id == conversation_id)
-    drop_work(tx, SUMMARIZE[EXCHANGE], tx.connection.scalars(of_conversation).all())
+    exchange_ids = tx.connection.scalars(of_conversation).all()
+    drop_work(tx, SUMMARIZE[EXCHANGE], exchange_ids)
     drop_work(tx, SUMMARIZE[CONVERSATION], [conversation_id])
 
 

@@ -63,7 +63,8 @@ def exchange_messages(tx: Transaction, conversation_id: int, exchange_id: int) -
 
 def conversation_messages(tx: Transaction, conversation_id: int) -> list[MessageText]:
     """The texts of people and agents in a conversation, without tools, oldest first, both ends of very many."""
-    return _both_ends(tx, _messages(tx, [conversation_id]).where(messages.c.type == MessageType.TEXT.value))
+    spoken = messages.c.type == MessageType.TEXT.value
+    return _both_ends(tx, _messages(tx, [conversation_id]).where(spoken))
 
 
 def _messages(tx: Transaction, conversation_ids: Collection[int]) -> Select[Any]:

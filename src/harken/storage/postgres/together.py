@@ -29,7 +29,8 @@ def asked_together(parts: Sequence[tuple[str, Any, int]]) -> tuple[str, Mapping[
     texts = tuple((text, columns) for text, _, columns in parts)
     question, places, tables = _question(texts)
     given = [_written(parts[part][1][name]) for part, name in places]
-    return _ASK, {"of_tenant": parts[0][1]["of_tenant"], "tables": tables, "question": question, "given": given}
+    tenant = parts[0][1]["of_tenant"]
+    return _ASK, {"of_tenant": tenant, "tables": tables, "question": question, "given": given}
 
 
 def answers_of(answer: Sequence[Row]) -> list[list[Row]]:

@@ -51,7 +51,8 @@ def ratings_of(tx: Transaction, ref_uids: Iterable[str]) -> dict[str, list[Rated
 
 def ratings_in(tx: Transaction, folder: str) -> list[Rated]:
     """The verdicts that a folder of the journal holds, oldest first."""
-    return sorted(map(_rated, rows_by(tx, ratings.c.conversation_uid, [folder])), key=lambda one: (one.at, one.uid))
+    rows = rows_by(tx, ratings.c.conversation_uid, [folder])
+    return sorted(map(_rated, rows), key=lambda one: (one.at, one.uid))
 
 
 def all_ratings(tx: Transaction) -> list[Rated]:

@@ -112,7 +112,8 @@ def judged_place(tx: Transaction, beginning: str) -> list[tuple[str, str, str]]:
         )
         places |= {row.uid: row.place for row in rows}
     found += [(kind, uid, places[uid]) for kind, uid in named]
-    return [each for each in found if each[1] == beginning] or found
+    exact = [each for each in found if each[1] == beginning]
+    return exact or found
 
 
 def said_by_agent(said: Sequence[Any]) -> str:

@@ -108,7 +108,8 @@ _STANDING = _standing()
 def put_grant(tx: TeamTransaction, grant: Grant) -> None:
     """Let somebody do something in a space, in place of what they might before."""
     drop_grant(tx, grant.space, grant.grantee)
-    tx.insert(grants, space=grant.space, grantee=grant.grantee, access=grant.access.value, is_group=grant.is_group)
+    access = grant.access.value
+    tx.insert(grants, space=grant.space, grantee=grant.grantee, access=access, is_group=grant.is_group)
 
 
 def drop_grant(tx: TeamTransaction, space_id: str, grantee: str) -> bool:

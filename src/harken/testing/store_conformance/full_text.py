@@ -235,7 +235,8 @@ class FullTextTests:
             assert tx.text.holders(tx.connection, ("zebra",), late).of["zebra"] & {first, third} == {third}
 
     def test_no_word_whose_holders_are_asked_for_is_taken_for_syntax(self, store: Store) -> None:
-        known = set(entry_ids(store, keep(store, talk_of("syntax", "zebra", "giraffe")).messages))
+        talk = keep(store, talk_of("syntax", "zebra", "giraffe"))
+        known = set(entry_ids(store, talk.messages))
         with store.reading() as tx:
             held = tx.text.holders(tx.connection, SYNTAX, EVERYWHERE).of
         assert set(held) == set(SYNTAX)

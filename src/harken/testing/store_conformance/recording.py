@@ -252,7 +252,8 @@ class RecordingTests:
     def test_vectors_go_with_their_entries_in_every_space(self, store: Store) -> None:
         talk = keep(store, spoken_at_length("row", 3))
         ids = entry_ids(store, talk.messages)
-        embed(store, space_of(store, "old"), ids, unit_vectors(3))
+        old = space_of(store, "old")
+        embed(store, old, ids, unit_vectors(3))
         embed(store, space_of(store, "new"), ids, unit_vectors(3))
         apply(store, [talk.forget(talk.messages[0])])
         left = read(store, lambda tx: tx.connection.scalars(tx.select(tables.vectors.c.entry_id)).all())
