@@ -82,6 +82,10 @@ def test_settings_of_a_space_are_changed_by_who_administers_it(team: Crew) -> No
     for name in ("bob", "carol"):
         with pytest.raises(SpaceReadOnlyError, match="'admin' in the space farm"):
             team.memory(name, "farm").run_time.set("rag.enabled", "false")
+        with pytest.raises(SpaceReadOnlyError, match="'admin' in the space farm"):
+            team.memory(name, "farm").background.switch("embeddings", False)
+    team.memory("alice", "farm").background.switch("embeddings", False)
+    assert not team.memory("bob", "farm").background.status("embeddings")[0].enabled
     assert team.memory("alice", "farm").run_time.set("rag.enabled", "false").value is False
     assert team.memory("bob", "farm").run_time.get("rag.enabled").value is False
     assert team.memory("bob").run_time.set("rag.enabled", "true").value is True, "their own space is theirs"

@@ -130,6 +130,20 @@ def test_a_key_that_may_only_read_changes_nothing_by_any_command(
         ("forget", "forget", "--query", "weir", "--yes"),
         ("remember", "core", "set", "user", "name", "Eve"),
         ("remember", "core", "delete", "user", "name"),
+        ("admin", "config", "set", "rag.enabled", "false"),
+        ("admin", "config", "unset", "rag.enabled"),
+        ("admin", "rag", "off"),
+        ("admin", "model", "ollama:llama3.2"),
+        ("admin", "embeddings", "off"),
+        ("admin", "embeddings", "rebuild", "--yes"),
+        ("admin", "summarizer", "off"),
+        ("admin", "summarizer", "backfill", "--yes"),
+        ("admin", "worker", "retry"),
+        ("admin", "reindex"),
+        ("admin", "doctor", "--fix"),
+        ("admin", "webhook", "add", "https://example.com/hook"),
+        ("admin", "webhook", "resume", "0123"),
+        ("forget", "webhook", "remove", "0123"),
     ):
         assert f"needs the scope '{scope}'" in cli.fails(*command, settings=reader), command
     assert "Bob" in cli("core", "list", settings=reader).out

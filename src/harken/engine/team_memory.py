@@ -6,14 +6,14 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from harken.engine.engine import Harken
 from harken.engine.parts import lazy_part
 from harken.errors import ForeignRecordError, SpaceReadOnlyError
 from harken.model.conversations import Conversation, CoreFact, Event, Labelled, Message, Role, SavedRecord, Tombstone
 from harken.model.marks import Rated
-from harken.model.team import Access, RecordOrigin, Speaker, TeamSpace
+from harken.model.team import Access, KeyScope, RecordOrigin, Speaker, TeamSpace
 from harken.storage.ports import Store, Transaction
 from harken.storage.positions import conversations_of_messages, message_counts, messages_within
 from harken.storage.records.marks import own_label
@@ -55,14 +55,14 @@ class MemberStore:
 
     Args:
         authors: the ids of those whose words are written; of the operator none.
-        needed: the right that writing takes.
+        administrator: who changes the space's settings, which takes the right and the scope `admin`; None for all else.
     """
 
     store: Store
     space: TeamSpace
     access: Access
     authors: tuple[str, ...]
-    needed: Access = Access.WRITE
+    administrator: Speaker | None = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.store, name)
@@ -73,10 +73,14 @@ class MemberStore:
 
         Raises:
             SpaceReadOnlyError: the member has not the right.
+            ScopeError: their key has not the scope.
             NotFoundError: an author or the space is being erased; nothing was written.
         """
-        if not self.access.allows(self.needed):
-            raise SpaceReadOnlyError(self.needed.value, self.space.name)
+        needed = Access.ADMIN if self.administrator else Access.WRITE
+        if not self.access.allows(needed):
+            raise SpaceReadOnlyError(needed.value, self.space.name)
+        if self.administrator:
+            self.administrator.require(KeyScope.ADMIN)
         with self.store.writing(of) as tx:
             team = TeamTransaction(tx.connection, self.space.team)
             if self.authors:
@@ -84,6 +88,21 @@ class MemberStore:
             yield tx
             if self.authors:
                 require_standing(team, self.space.id, self.authors)
+
+
+@dataclass(frozen=True, slots=True)
+class MemberBackground:
+    """The workers of a space, switched by who may change its settings."""
+
+    background: Background
+    store: Store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.background, name)
+
+    def switch(self, name: str, enabled: bool) -> None:
+        """See `Background.switch`."""
+        type(self.background).switch(cast("Background", self), name, enabled)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +223,7 @@ class TeamMemory(Harken):
         authors = () if seat.speaker.is_operator else (seat.speaker.principal.id,)
         self.store: Any = MemberStore(base.store, seat.space, seat.access, authors)
         # A space's settings hold for everybody in it: what is embedded, which model answers, what it may cost.
-        self.run_time = replace(base.run_time, store=replace(self.store, needed=Access.ADMIN))
+        self.run_time = replace(base.run_time, store=replace(self.store, administrator=seat.speaker))
         self.seat = seat
         self.reach = reach
         self._base = base
@@ -222,7 +241,9 @@ class TeamMemory(Harken):
 
     # The models and the workers are the space's own, whoever speaks.
     spaces: lazy_part[Spaces] = lazy_part(lambda memory: memory._base.spaces)
-    background: lazy_part[Background] = lazy_part(lambda memory: memory._base.background)
+    background: lazy_part[Any] = lazy_part(
+        lambda memory: MemberBackground(memory._base.background, memory.run_time.store)
+    )
     _redactor: lazy_part[Redactor] = lazy_part(lambda memory: memory._base._redactor)
     _language_model: lazy_part[LanguageModel] = lazy_part(lambda memory: memory._base._language_model)
 

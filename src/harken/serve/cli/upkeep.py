@@ -51,7 +51,7 @@ def _examined(session: CommandSession, fix: bool) -> list[Finding]:
 
             with session.team() as (team, _operator):
                 return examine(team, fix)
-        with session.engine() as harken:
+        with session.engine(["admin"] if fix else []) as harken:
             return harken.maintenance.doctor(fix)
     except StoreCorruptError as error:
         from harken.record.doctor import Finding
@@ -130,7 +130,7 @@ def reindex(session: CommandSession, from_journal: bool, as_json: bool) -> None:
 
 
 def _embed_again(session: CommandSession, as_json: bool) -> None:
-    with session.engine() as harken:
+    with session.engine(["admin"]) as harken:
         waiting = harken.maintenance.embed_again()
         with session.progress("Embedding", "entries") as show:
             done = harken.embed(show, patient=True)

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from decimal import Decimal
+from functools import partial
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
@@ -123,7 +124,7 @@ def worker_status(harken: Harken) -> CommandAnswer:
 
 
 @worker.command()
-@on_store
+@partial(on_store, scopes=["admin"])
 def retry(harken: Harken) -> CommandAnswer:
     """Try again what was given up."""
     count = harken.maintenance.retry_failed()
@@ -218,7 +219,7 @@ def _switch_of(
 
 def _rebuild(session: CommandSession, sources: Sequence[str], is_agreed: bool, as_json: bool) -> None:
     """Delete vectors of these sources, or all, and have them made again: by this process's worker, else right now."""
-    with session.engine() as harken:
+    with session.engine(["admin"]) as harken:
         plan = harken.maintenance.plan_embedding(sources)
         _tell_plan(session, plan, is_whole=not sources)
         if not is_agreed:
@@ -266,7 +267,7 @@ def _backfill(session: CommandSession, project: str | None, since: str | None, i
     from harken.text.dates import parse_since
 
     made, halted = {EXCHANGE: 0, CONVERSATION: 0}, ""
-    with session.engine() as harken:
+    with session.engine(["admin"]) as harken:
         backfill = harken.background.backfill
         backlog = backfill.backlog(project, parse_since(since, harken.recorder.now()) if since else None)
         with session.progress("Counting", "items") as show:
