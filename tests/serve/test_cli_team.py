@@ -70,6 +70,21 @@ def test_the_common_space_is_not_said_to_go_with_an_owner(cli: CommandLine, serv
     assert "erase" not in told
 
 
+def test_a_hit_of_a_shared_space_has_the_title_that_its_conversation_has_there(
+    cli: CommandLine, server: dict[str, str], tmp_path: Path
+) -> None:
+    alice = {**server, "HARKEN_KEY": cli("principal", "create", "alice", settings=server).out.strip()}
+    for space, title, said in ((), "My diary", "The heron nests."), (("--space", "common"), "Crew", "Herons eat fish."):
+        told = tmp_path / f"{title}.jsonl"
+        told.write_text(f'{{"conversation": "c", "role": "user", "content": "{said}"}}\n', encoding="utf-8")
+        cli(*space, "import", told, settings=alice)
+        cli(*space, "conversations", "title", title, "--on", "c", settings=alice)
+    shown = cli("search", "heron", settings=alice).out.split("\n\n")
+    found = {block.splitlines()[0]: block for block in shown if block.strip()}
+    assert "The heron nests." in found["My diary"]
+    assert "Herons eat fish." in found["Crew"]
+
+
 def test_a_rule_in_a_shared_space_says_where_it_stands_and_whose_it_is(
     cli: CommandLine, server: dict[str, str], tmp_path: Path
 ) -> None:
