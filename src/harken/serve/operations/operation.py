@@ -381,7 +381,7 @@ def number_listed(harken: Harken, ids: Sequence[str]) -> None:
         (folder / _NUMBERED).write_text(json.dumps(ids), encoding="utf-8")
 
 
-def id_meant(harken: Harken, given: str, caller: Caller, shortest_id: int = 6) -> str:
+def id_meant(harken: Harken, given: str, caller: Caller, shortest_id: int = 6, lists: str = "list") -> str:
     """The id that is given; of an owner's number, which is shorter than any id, what it stood for in the last list.
 
     Raises:
@@ -397,7 +397,7 @@ def id_meant(harken: Harken, given: str, caller: Caller, shortest_id: int = 6) -
     except (OSError, ValueError):
         ids = []
     if not 0 < int(given) <= len(ids):
-        raise NotFoundError(f"The last list had {counted(len(ids), 'line')}, so no number {given}. Try: harken list")
+        raise NotFoundError(f"The last list had {counted(len(ids), 'line')}, so no number {given}. Try: harken {lists}")
     return str(ids[int(given) - 1])
 
 
