@@ -263,7 +263,7 @@ def _label(trust: Trust) -> str:
 
 
 def _explanation(hit: Hit, threshold: float | None) -> str:
-    similarity = "no vector yet" if hit.similarity is None else f"similarity {hit.similarity:.3f}"
+    similarity = "no vector" if hit.similarity is None else f"similarity {hit.similarity:.3f}"
     parts = [
         f"score {hit.score:.3f}",
         f"fused {hit.fused:.3f}",
