@@ -85,6 +85,18 @@ def test_a_hit_of_a_shared_space_has_the_title_that_its_conversation_has_there(
     assert "Herons eat fish." in found["Crew"]
 
 
+def test_what_is_indexed_in_a_shared_space_alone_is_found_without_a_word_of_ones_own(
+    cli: CommandLine, server: dict[str, str], tmp_path: Path
+) -> None:
+    alice = {**server, "HARKEN_KEY": cli("principal", "create", "alice", settings=server).out.strip()}
+    (tmp_path / "birds.md").write_text("# Birds\n\nThe heron nests by the weir.\n", encoding="utf-8")
+    cli("--space", "common", "index", "docs", tmp_path / "birds.md", settings=alice)
+    found = cli("search", "heron", "--source", "document", settings=alice)
+    assert "weir" in found.out
+    assert "indexed yet" not in found.err
+    assert "indexed yet" in cli("search", "heron", "--source", "code", settings=alice).err
+
+
 def test_a_rule_in_a_shared_space_says_where_it_stands_and_whose_it_is(
     cli: CommandLine, server: dict[str, str], tmp_path: Path
 ) -> None:
