@@ -25,6 +25,7 @@ from harken.serve.operations.operation import (
     changing,
     listed,
     paged,
+    view_of,
     whose,
 )
 from harken.text.dates import parse_since
@@ -363,6 +364,7 @@ OPERATIONS = (
         show=lambda printer, found: _show_memories(
             printer, [one.memory for one in found], "Nothing was found.", found.notes
         ),
+        shell_view=lambda found: {"memories": view_of(found), "notes": list(found.notes)},
     ),
     Operation(
         "memory show",
