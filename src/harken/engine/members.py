@@ -346,10 +346,7 @@ def _reach(
         return by.key.spaces if by.key else None
     if not names:
         raise UsageError("Name at least one space that the key is to reach.")
-    known = {name: space.id for space, _ in seen for name in (space.id, space.name)}
-    if missing := [name for name in names if name not in known]:
-        raise NotFoundError(f"There is no space {missing[0]} that they may see. See: harken space list")
-    return frozenset(known[name] for name in names)
+    return frozenset(replace(by, spaces=tuple(seen)).space(name).id for name in names)
 
 
 def _need_all_of(by: Speaker, scopes: Collection[KeyScope], spaces: frozenset[str] | None) -> None:

@@ -353,7 +353,7 @@ class TeamMaintenance(Maintenance):
         left = [uid for uid in conversation_uids if uid not in own]
 
         def ask(there: Any) -> dict[str, str]:
-            return there.maintenance.titles(left) if space in ("", there.seat.space.name) else {}
+            return there.maintenance.titles(left) if space in ("", there.seat.space.name, there.seat.space.id) else {}
 
         answers = self.reach.every(lambda: own, ask) if left else [("", own)]
         return {uid: title for _, titles in answers for uid, title in titles.items()}
