@@ -145,8 +145,10 @@ def experience(asked: PageRequest) -> Rendered:
 
 def values(asked: PageRequest) -> Rendered:
     """List values with the experiences that they came of, and rules."""
+    seat = getattr(asked.harken, "seat", None)
     facts = {
         "title": "Values and rules",
+        "me": seat.speaker.principal.name if seat else None,
         "values": asked.call("values", limit=_LEARNED)["values"],
         "rules": asked.call("rules", everything=True)["rules"],
     }
