@@ -78,14 +78,25 @@ def test_a_writer_changes_and_forgets_nothing_that_another_has_brought(team: Cre
     bob.core.update("agent", "motto", "whoever sets it anew has it")
 
 
+def test_spaces_of_one_name_are_told_apart_by_their_ids(team: Crew) -> None:
+    """Each may make one of a name that the other cannot see, and let them in later."""
+    mine, others = (team.team.create_space(team.speaker(name), "barn") for name in ("bob", "alice"))
+    team.memory("alice", "barn").record_message("ops", "user", "The orchard pump is a Wilo.")
+    team.team.grant(team.speaker("alice"), "barn", "bob", Access.READ)
+    [hit] = team.memory("bob").search("orchard pump").hits
+    assert hit.origin is not None
+    assert hit.origin.space == others.id
+    assert team.memory("bob").maintenance.titles([str(hit.entry.conversation_uid)], others.id)
+    assert not team.memory("bob").maintenance.titles([str(hit.entry.conversation_uid)], mine.id)
+    with pytest.raises(NotFoundError, match=f"Several spaces are called barn.*{others.id}"):
+        team.team.create_key(team.speaker("bob"), spaces=["barn"])
+    assert team.team.create_key(team.speaker("bob"), spaces=[mine.id]).key.spaces == {mine.id}
+
+
 def test_settings_of_a_space_are_changed_by_who_administers_it(team: Crew) -> None:
     for name in ("bob", "carol"):
         with pytest.raises(SpaceReadOnlyError, match="'admin' in the space farm"):
             team.memory(name, "farm").run_time.set("rag.enabled", "false")
-        with pytest.raises(SpaceReadOnlyError, match="'admin' in the space farm"):
-            team.memory(name, "farm").background.switch("embeddings", False)
-    team.memory("alice", "farm").background.switch("embeddings", False)
-    assert not team.memory("bob", "farm").background.status("embeddings")[0].enabled
     assert team.memory("alice", "farm").run_time.set("rag.enabled", "false").value is False
     assert team.memory("bob", "farm").run_time.get("rag.enabled").value is False
     assert team.memory("bob").run_time.set("rag.enabled", "true").value is True, "their own space is theirs"

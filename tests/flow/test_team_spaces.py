@@ -41,21 +41,6 @@ def team(tmp_path: Path, shared_database: str, tenant: str) -> Iterator[Crew]:
         yield found
 
 
-def test_spaces_of_one_name_are_told_apart_by_their_ids(team: Crew) -> None:
-    """Each may make one of a name that the other cannot see, and let them in later."""
-    mine, others = (team.team.create_space(team.speaker(name), "farm") for name in ("bob", "alice"))
-    team.memory("alice", "farm").record_message("ops", "user", ORCHARD)
-    team.team.grant(team.speaker("alice"), "farm", "bob", Access.READ)
-    [hit] = team.memory("bob").search("orchard pump").hits
-    assert hit.origin is not None
-    assert hit.origin.space == others.id
-    assert team.memory("bob").maintenance.titles([str(hit.entry.conversation_uid)], others.id)
-    assert not team.memory("bob").maintenance.titles([str(hit.entry.conversation_uid)], mine.id)
-    with pytest.raises(NotFoundError, match=f"Several spaces are called farm.*{others.id}"):
-        team.team.create_key(team.speaker("bob"), spaces=["farm"])
-    assert team.team.create_key(team.speaker("bob"), spaces=[mine.id]).key.spaces == {mine.id}
-
-
 def test_what_one_records_nobody_else_finds_reads_or_counts(team: Crew) -> None:
     alice, bob = team.memory("alice"), team.memory("bob")
     said = alice.record_message("ops", "user", SECRET)

@@ -174,6 +174,8 @@ def test_a_key_that_may_only_read_changes_nothing_by_any_command(
     ):
         assert f"needs the scope '{scope}'" in cli.fails(*command, settings=reader), command
     assert "Bob" in cli("core", "list", settings=reader).out
+    told = cli.fails("--space", "common", "embeddings", "off", settings=bob)
+    assert "the right 'admin' in the space common" in told, "who writes there does not switch for everybody"
 
 
 def test_keys_are_made_listed_rotated_and_revoked(cli: CommandLine, server: dict[str, str]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from harken.engine.engine import Harken
 from harken.engine.parts import lazy_part
@@ -88,21 +88,6 @@ class MemberStore:
             yield tx
             if self.authors:
                 require_standing(team, self.space.id, self.authors)
-
-
-@dataclass(frozen=True, slots=True)
-class MemberBackground:
-    """The workers of a space, switched by who may change its settings."""
-
-    background: Background
-    store: Store
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.background, name)
-
-    def switch(self, name: str, enabled: bool) -> None:
-        """See `Background.switch`."""
-        type(self.background).switch(cast("Background", self), name, enabled)
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,9 +226,7 @@ class TeamMemory(Harken):
 
     # The models and the workers are the space's own, whoever speaks.
     spaces: lazy_part[Spaces] = lazy_part(lambda memory: memory._base.spaces)
-    background: lazy_part[Any] = lazy_part(
-        lambda memory: MemberBackground(memory._base.background, memory.run_time.store)
-    )
+    background: lazy_part[Background] = lazy_part(lambda memory: memory._base.background)
     _redactor: lazy_part[Redactor] = lazy_part(lambda memory: memory._base._redactor)
     _language_model: lazy_part[LanguageModel] = lazy_part(lambda memory: memory._base._language_model)
 

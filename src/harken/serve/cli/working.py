@@ -201,7 +201,7 @@ def embeddings(session: CommandSession, words: tuple[str, ...], yes: bool, as_js
 
 def _switch(session: CommandSession, harken: Harken, names: Sequence[str], enabled: bool) -> None:
     for name in names:
-        harken.background.switch(name, enabled)
+        harken.background.switch(name, enabled, harken.run_time.store)
     if enabled and session.opened is not None:
         # Whoever switches work on in a chat means to have it done there.
         harken.background.start(names)

@@ -182,7 +182,7 @@ OPERATIONS = (
         paged("spaces", list),
         command="space list",
         show=show_each(
-            lambda one: f"{one['name']}  {one['access']}{', private' * one['private']}  {one['id']}", "No space."
+            lambda it: f"{it['name']}  {it['access']}{', private' * it['private']}  {it['id']}", "No space."
         ),
         shell_view=list,
     ),
