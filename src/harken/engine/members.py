@@ -165,9 +165,7 @@ class Members:
         whose = people.find_principal(tx, name)
         # Whoever manages a team could read what is private to a person by a key of theirs.
         if whose.kind is PrincipalKind.USER and not by.is_operator and key_rows.list_keys(tx, [whose.id]):
-            raise AccessError(
-                f"{whose.name} has a key, and makes others with it. If it is lost, the operator makes one."
-            )
+            raise AccessError(f"{whose.name} has a key, and makes others with it. If lost, the operator makes one.")
         return whose
 
     def list_keys(self, by: Speaker, principal: str | None = None) -> list[ApiKey]:

@@ -72,8 +72,7 @@ class MemberStore:
         """A transaction that has locked what it is to write.
 
         Raises:
-            SpaceReadOnlyError: the member has not the right.
-            ScopeError: their key has not the scope.
+            ScopeError: the member has not the right (`SpaceReadOnlyError`), or their key not the scope.
             NotFoundError: an author or the space is being erased; nothing was written.
         """
         needed = Access.ADMIN if self.administrator else Access.WRITE
@@ -256,8 +255,7 @@ class TeamMemory(Harken):
         with self._searcher.sessions.open(self._seen_from(seen.get("directory"), seen.get("conversation"))) as session:
             return self._searcher.here(query, scope, limit, mode, None, session)
 
-    def _search_indexed(self, query: str, scope: SearchScope, limit: int, mode: str) -> SearchResult:
-        return self._search_here(query, scope, limit, mode)
+    _search_indexed = _search_here
 
     @lazy_part
     def experiences(self) -> Experiences:

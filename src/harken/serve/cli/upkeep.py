@@ -42,11 +42,8 @@ def doctor(session: CommandSession, fix: bool, as_json: bool) -> None:
 
 def _examined(session: CommandSession, fix: bool) -> list[Finding]:
     try:
-        if (
-            session.opened is None
-            and not session.is_of_team
-            and (session.settings().store or "").startswith("postgresql")
-        ):
+        is_own = session.opened is None and not session.is_of_team
+        if is_own and (session.settings().store or "").startswith("postgresql"):
             from harken.engine.team import examine
 
             with session.team() as (team, _operator):

@@ -93,10 +93,8 @@ def _until_idle(session: CommandSession, harken: Harken, as_json: bool) -> None:
             session.note(f"{report.name}: {report.blocked_reason}")
     failures = harken.maintenance.failures()
     if failures:
-        failed = counted(harken.maintenance.status().counts.failed, "item")
-        raise HarkenError(
-            f"{failed} given up after repeated failures, lastly {failures[0].error_class}. Again: harken worker retry"
-        )
+        failed = f"{counted(harken.maintenance.status().counts.failed, 'item')} given up after repeated failures"
+        raise HarkenError(f"{failed}, lastly {failures[0].error_class}. Again: harken worker retry")
 
 
 def _both(made: Mapping[str, int]) -> str:

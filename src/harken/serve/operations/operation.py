@@ -254,11 +254,8 @@ class Operation(Generic[Wanted, Found]):
 
         What can be done again is done again: its answer tells what stands there now.
         """
-        return (
-            self.effect is not Effect.READS
-            and not self.is_secret
-            and not (self.is_idempotent and self.effect is Effect.CHANGES)
-        )
+        is_done_again = self.is_idempotent and self.effect is Effect.CHANGES
+        return self.effect is not Effect.READS and not self.is_secret and not is_done_again
 
     @property
     def scopes(self) -> tuple[KeyScope, ...]:

@@ -80,9 +80,7 @@ def edit(asked: PageRequest) -> Gone:
         raise UsageError("The importance is a number from 0 to 1.") from None
     before = _saved(asked, "memory", uid)
     if asked.field("at") not in ("", before["updated_at"]):
-        raise UsageError(
-            "This memory was changed since its page was opened. Open it anew, and correct what it says now."
-        )
+        raise UsageError("This memory was changed since its page was opened. Open it anew, and correct what it says.")
     shown = ", ".join(before["tags"])
     typed = _typed(asked, "tags", shown)
     parts = before["tags"] if typed == shown else [part.strip().lstrip("#") for part in typed.split(",")]
