@@ -257,7 +257,7 @@ class Members:
         Raises:
             NotFoundError: there is no such space that they may see, or nobody of that name.
             ScopeError: they do not administer it.
-            UsageError: it is somebody's private space.
+            UsageError: it is somebody's private space, or nobody would administer it any more.
         """
         by.require(KeyScope.ADMIN)
         found = by.space(space, Access.ADMIN)
@@ -267,6 +267,7 @@ class Members:
             group = people.find_group(tx, to)
             grantee = group or people.find_principal(tx, to).id
             space_rows.put_grant(tx, Grant(found.id, grantee, to, group is not None, Access.of(access)))
+            _require_admin(tx, by, found)
             return next(grant for grant in space_rows.list_grants(tx, found.id) if grant.grantee == grantee)
 
     def revoke(self, by: Speaker, space: str, of: str) -> None:
@@ -274,6 +275,7 @@ class Members:
 
         Raises:
             NotFoundError: nothing was granted to them.
+            UsageError: nobody would administer it any more.
         """
         by.require(KeyScope.ADMIN)
         found = by.space(space, Access.ADMIN)
@@ -281,6 +283,7 @@ class Members:
             grantee = people.find_group(tx, of) or people.find_principal(tx, of).id
             if not space_rows.drop_grant(tx, found.id, grantee):
                 raise NotFoundError(f"{of} was granted nothing in {found.name}. See: harken space show {found.name}")
+            _require_admin(tx, by, found)
 
     def grants(self, by: Speaker, space: str) -> list[Grant]:
         """Who may do what in a space that one may read."""
@@ -318,6 +321,12 @@ class Members:
             members, names = people.members_of(tx), {one.id: one.name for one in people.list_principals(tx)}
             known = people.list_groups(tx)
         return {name: sorted(names[one] for one in members.get(group, ())) for group, name in sorted(known.items())}
+
+
+def _require_admin(tx: TeamTransaction, by: Speaker, space: TeamSpace) -> None:
+    """Pass if somebody administers a space still; whoever holds the database may in any case."""
+    if not by.is_operator and Access.ADMIN not in [each.access for each in space_rows.list_grants(tx, space.id)]:
+        raise UsageError(f"Nobody would administer {space.name}. First: harken space grant {space.name} NAME admin")
 
 
 def _made(

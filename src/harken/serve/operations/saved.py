@@ -25,7 +25,6 @@ from harken.serve.operations.operation import (
     changing,
     listed,
     paged,
-    view_of,
     whose,
 )
 from harken.text.dates import parse_since
@@ -364,7 +363,7 @@ OPERATIONS = (
         show=lambda printer, found: _show_memories(
             printer, [one.memory for one in found], "Nothing was found.", found.notes
         ),
-        shell_view=lambda found: {"memories": view_of(found), "notes": list(found.notes)},
+        shell_view=lambda found: {"memories": [one.view() for one in found], "notes": list(found.notes)},
     ),
     Operation(
         "memory show",

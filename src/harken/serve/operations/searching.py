@@ -351,8 +351,7 @@ def _show_answer(found: _Shown, wanted: ShowArguments) -> ShowAnswer:
         return base
     end = wanted.offset + wanted.limit
     messages = [_cut(message.view(), _MESSAGE_CHARS) for message in found.messages[wanted.offset : end]]
-    more = end if len(found.messages) > end else None
-    return {**base, **found.view(), "messages": messages, "next_offset": more}
+    return {**base, **found.view(), "messages": messages, "next_offset": end if len(found.messages) > end else None}
 
 
 def _show_found(session: Printer, found: _Shown) -> None:

@@ -84,17 +84,14 @@ def _show_status(session: Printer, found: Status) -> None:
     store, counts = found.store, found.store.counts
     kinds = ", ".join(f"{kind} {count:,}" for kind, count in sorted(store.redactions.items()))
     talks = counted(counts.conversations, "conversation")
+    languages = f"{store.languages_space}, {store.languages_queue:,} waiting"
     waiting = "waiting" if found.has_model else "without a vector, for no embedding model is set"
     for name, value in (
         ("home", str(store.home)),
         ("messages", f"{counts.messages:,} in {talks}, {counted(counts.projects, 'project')}"),
         ("entries", f"{counts.entries:,} searchable by word"),
         ("embedded", f"{counts.embedded:,} of {counts.embeddable:,}" + (f" ({store.space})" if store.space else "")),
-        *(
-            [("languages", f"{store.languages_space}, {store.languages_queue:,} waiting")]
-            if store.languages_space
-            else []
-        ),
+        *([("languages", languages)] if store.languages_space else []),
         ("queue", f"{store.queue:,} {waiting}, {counts.failed:,} given up"),
         ("redactions", f"{sum(store.redactions.values()):,}" + (f" ({kinds})" if kinds else "")),
         ("forgotten", f"{counts.forgotten:,}"),
