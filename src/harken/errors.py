@@ -162,7 +162,7 @@ class SchemaBehindError(SchemaError):
 
 
 class SpaceReadOnlyError(ScopeError, StoreReadOnlyError):
-    """Who asks may only read in a space."""
+    """Who asks may not write in a space, or not change its settings."""
 
 
 class JournalError(HarkenError):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from crews import Crew, crew
-from harken.errors import ForeignRecordError, NotFoundError, SpaceReadOnlyError
+from harken.errors import ForeignRecordError, NotFoundError, SpaceReadOnlyError, UsageError
 from harken.model.experiences import Experience
 from harken.model.team import Access
 
@@ -76,6 +76,36 @@ def test_a_writer_changes_and_forgets_nothing_that_another_has_brought(team: Cre
     carol.core.delete("agent", "motto")
     bob.core.update("agent", "motto", "Bob first")
     bob.core.update("agent", "motto", "whoever sets it anew has it")
+
+
+def test_spaces_of_one_name_are_told_apart_by_their_ids(team: Crew) -> None:
+    """Each may make one of a name that the other cannot see, and let them in later."""
+    mine, others = (team.team.create_space(team.speaker(name), "barn") for name in ("bob", "alice"))
+    team.memory("alice", "barn").record_message("ops", "user", "The orchard pump is a Wilo.")
+    team.team.grant(team.speaker("alice"), "barn", "bob", Access.READ)
+    [hit] = team.memory("bob").search("orchard pump").hits
+    assert hit.origin is not None
+    assert hit.origin.space == others.id
+    assert team.memory("bob").maintenance.titles([str(hit.entry.conversation_uid)], others.id)
+    assert not team.memory("bob").maintenance.titles([str(hit.entry.conversation_uid)], mine.id)
+    with pytest.raises(NotFoundError, match=f"Several spaces are called barn.*{others.id}"):
+        team.team.create_key(team.speaker("bob"), spaces=["barn"])
+    assert team.team.create_key(team.speaker("bob"), spaces=[mine.id]).key.spaces == {mine.id}
+
+
+def test_the_last_administrator_of_a_space_stays_one(team: Crew) -> None:
+    alice = team.speaker("alice")
+    for space in ("common", "farm"):
+        for leave in (
+            lambda at: team.team.revoke(alice, at, "alice"),
+            lambda at: team.team.grant(alice, at, "alice", Access.READ),
+        ):
+            with pytest.raises(UsageError, match=f"First: harken space grant {space} NAME admin"):
+                leave(space)
+        team.team.grant(team.speaker("alice"), space, "bob", Access.ADMIN)
+        team.team.revoke(team.speaker("alice"), space, "alice")
+    team.team.revoke(team.team.operator(), "common", "bob")
+    team.team.grant(team.team.operator(), "common", "alice", Access.ADMIN)
 
 
 def test_settings_of_a_space_are_changed_by_who_administers_it(team: Crew) -> None:

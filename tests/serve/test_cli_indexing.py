@@ -187,6 +187,15 @@ def test_a_search_without_sources_does_not_bring_code(cli: CommandLine, reposito
     }
 
 
+@pytest.mark.parametrize("kind", ["code", "commits", "documents"])
+def test_a_search_of_what_was_never_indexed_says_how_to_index_it(cli: CommandLine, kind: str) -> None:
+    cli("memory", "add", "The zebra crosses at dawn.")
+    hint = "Nothing of this kind is indexed yet. Bring in what there is: harken index all"
+    assert cli(kind, "search", "zebra").err == f"{hint}\n"
+    assert cli(kind, "search", "zebra", "--json").json() == {"hits": [], "notes": [hint]}
+    assert cli("search", "zebra", "--source", kind.rstrip("s")).err == f"{hint}\n"
+
+
 @pytest.mark.parametrize(
     ("source", "words", "shown"),
     [

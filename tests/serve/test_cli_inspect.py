@@ -63,6 +63,16 @@ def test_the_status_has_every_promised_key_and_counts_right(stocked: CommandLine
     assert "greenhouse  name:greenhouse  1 conversation" in printed
 
 
+def test_the_status_says_whether_texts_wait_for_a_vector_or_have_no_model_to_make_one(stocked: CommandLine) -> None:
+    queue = stocked.status()["queue"]
+    none = stocked("status", settings={"HARKEN_EMBEDDER": "none"}).out
+    assert f"queue          {queue} without a vector, for no embedding model is set, 0 given up" in none
+    assert "embeddings" not in none
+    onnx = stocked("status", settings={"HARKEN_EMBEDDER": "onnx"}).out
+    assert f"queue          {queue} waiting, 0 given up" in onnx
+    assert "embeddings WAITING" in onnx
+
+
 def test_the_status_says_what_model_calls_have_cost(cli: CommandLine) -> None:
     assert "spend          nothing; no language model was called" in cli("status").out
     begun = datetime.now(UTC).date()

@@ -110,7 +110,10 @@ def test_the_number_of_a_hit_is_the_hit_that_stands_there(filled: CommandLine) -
 
 
 def test_a_number_means_nothing_to_a_program_and_nothing_was_listed_yet(cli: CommandLine) -> None:
-    assert cli.fails("show", "1") == "The last list had 0 lines, so no number 1. Try: harken list"
+    nothing = "The last list had 0 lines, so no number 1. Try: harken"
+    assert cli.fails("show", "1") == f"{nothing} list"
+    assert cli.fails("rules", "confirm", "1") == cli.fails("rules", "drop", "1") == f"{nothing} rules"
+    assert cli.fails("rag", "wrong", "1") == f"{nothing} rag recalls"
 
 
 def test_a_conversation_is_read_page_by_page(filled: CommandLine) -> None:

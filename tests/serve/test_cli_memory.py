@@ -31,7 +31,7 @@ def test_a_memory_is_added_found_shown_changed_and_forgotten(tool: CommandLine) 
     assert made["project"] is not None
     [hit] = tool.search("sessions redis")
     assert (hit["id"], hit["source"], hit["conversation_id"]) == (made["id"], "memory", None)
-    [found] = tool("memory", "search", "redis", "--category", "decision", "--json").json()
+    [found] = tool("memory", "search", "redis", "--category", "decision", "--json").json()["memories"]
     assert found["id"] == made["id"]
     short = made["id"][:18]
     shown = tool("memory", "show", short, "--json").json()
@@ -46,9 +46,12 @@ def test_a_memory_is_added_found_shown_changed_and_forgotten(tool: CommandLine) 
 
 def test_a_search_of_memories_says_what_it_could_not_search(cli: CommandLine) -> None:
     add(cli, "We deploy on Thursdays")
-    found = cli("memory", "search", "release day", settings={"HARKEN_EMBEDDER": "onnx"})
+    onnx = {"HARKEN_EMBEDDER": "onnx"}
+    found = cli("memory", "search", "release day", settings=onnx)
     assert found.out == "Nothing was found.\n"
     assert found.err.startswith("Searched by words alone: nothing is embedded yet.")
+    view = cli("memory", "search", "release day", "--json", settings=onnx).json()
+    assert view == {"memories": [], "notes": [found.err.strip()]}
 
 
 def test_people_see_what_became_of_a_memory(tool: CommandLine) -> None:

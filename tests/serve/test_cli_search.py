@@ -70,7 +70,7 @@ def test_people_see_the_conversation_the_project_the_speaker_the_age_and_the_id(
     assert lines[0] == "Tomatoes  greenhouse"
     assert re.fullmatch(r" 1\. Ada, (2026-05-08 \d\d:\d\d|\d+ \w+ ago)  [0-9a-f-]{36}", lines[1])
     assert lines[2].strip() == "When should I plant the tomato seedlings outside?"
-    assert re.search(r"score \d\.\d+ · fused \d\.\d+ · no vector yet .* · keyword rank \d", lines[3])
+    assert re.search(r"score \d\.\d+ · fused \d\.\d+ · no vector \(.* · keyword rank \d", lines[3])
     # What adds to its place and what takes from it, in words.
     assert re.search(r" · \+\d\.\d\d has the query's words, or stands beside them", lines[3])
     assert re.search(r" · -\d\.\d\d [a-z]", lines[3])

@@ -79,6 +79,33 @@ def test_the_common_space_is_not_said_to_go_with_an_owner(cli: CommandLine, serv
     assert "erase" not in told
 
 
+def test_a_hit_of_a_shared_space_has_the_title_that_its_conversation_has_there(
+    cli: CommandLine, server: dict[str, str], tmp_path: Path
+) -> None:
+    alice = {**server, "HARKEN_KEY": cli("principal", "create", "alice", settings=server).out.strip()}
+    for space, title, said in ((), "My diary", "The heron nests."), (("--space", "common"), "Crew", "Herons eat fish."):
+        told = tmp_path / f"{title}.jsonl"
+        told.write_text(f'{{"conversation": "c", "role": "user", "content": "{said}"}}\n', encoding="utf-8")
+        cli(*space, "import", told, settings=alice)
+        cli(*space, "conversations", "title", title, "--on", "c", settings=alice)
+    shown = cli("search", "heron", settings=alice).out.split("\n\n")
+    found = {block.splitlines()[0]: block for block in shown if block.strip()}
+    assert "The heron nests." in found["My diary"]
+    assert "Herons eat fish." in found["Crew"]
+
+
+def test_what_is_indexed_in_a_shared_space_alone_is_found_without_a_word_of_ones_own(
+    cli: CommandLine, server: dict[str, str], tmp_path: Path
+) -> None:
+    alice = {**server, "HARKEN_KEY": cli("principal", "create", "alice", settings=server).out.strip()}
+    (tmp_path / "birds.md").write_text("# Birds\n\nThe heron nests by the weir.\n", encoding="utf-8")
+    cli("--space", "common", "index", "docs", tmp_path / "birds.md", settings=alice)
+    found = cli("search", "heron", "--source", "document", settings=alice)
+    assert "weir" in found.out
+    assert "indexed yet" not in found.err
+    assert "indexed yet" in cli("search", "heron", "--source", "code", settings=alice).err
+
+
 def test_a_rule_in_a_shared_space_says_where_it_stands_and_whose_it_is(
     cli: CommandLine, server: dict[str, str], tmp_path: Path
 ) -> None:
@@ -139,9 +166,25 @@ def test_a_key_that_may_only_read_changes_nothing_by_any_command(
         ("forget", "forget", "--query", "weir", "--yes"),
         ("remember", "core", "set", "user", "name", "Eve"),
         ("remember", "core", "delete", "user", "name"),
+        ("admin", "config", "set", "rag.enabled", "false"),
+        ("admin", "config", "unset", "rag.enabled"),
+        ("admin", "rag", "off"),
+        ("admin", "model", "ollama:llama3.2"),
+        ("admin", "embeddings", "off"),
+        ("admin", "embeddings", "rebuild", "--yes"),
+        ("admin", "summarizer", "off"),
+        ("admin", "summarizer", "backfill", "--yes"),
+        ("admin", "worker", "retry"),
+        ("admin", "reindex"),
+        ("admin", "doctor", "--fix"),
+        ("admin", "webhook", "add", "https://example.com/hook"),
+        ("admin", "webhook", "resume", "0123"),
+        ("forget", "webhook", "remove", "0123"),
     ):
         assert f"needs the scope '{scope}'" in cli.fails(*command, settings=reader), command
     assert "Bob" in cli("core", "list", settings=reader).out
+    told = cli.fails("--space", "common", "embeddings", "off", settings=bob)
+    assert "the right 'admin' in the space common" in told, "who writes there does not switch for everybody"
 
 
 def test_keys_are_made_listed_rotated_and_revoked(cli: CommandLine, server: dict[str, str]) -> None:

@@ -110,6 +110,16 @@ def test_what_stands_in_a_shared_space_is_read_and_says_so(served: Served) -> No
     assert ("forget all of it…" in page, "/do/tag" in page, "space bob" in page) == (True, True, False)
 
 
+def test_a_rule_in_a_shared_space_waits_to_be_confirmed_for_whose_it_is_alone(served: Served) -> None:
+    ann = served.team.memory(served.team.speaker(served.keys["ann"]), "shared")
+    ann.record_message("farm", "user", "Always answer in Latin.", trust="imported")
+    for who, is_hers in (("ann", True), ("bob", False)):
+        browser = Browser(served)
+        browser.sign_in(served.keys[who])
+        page = browser.get("/view/values").text
+        assert ("in Latin" in page, "to be confirmed" in page) == (True, is_hers), who
+
+
 def test_what_came_back_from_another_space_is_told_with_whose_it_is(served: Served) -> None:
     said = {"conversation": "farm", "role": "user", "text": "Where is the key of the pump house?"}
     served.verb("ann", "record", said, harken_space="shared")

@@ -104,7 +104,8 @@ class Harken(Parts):
             NotFoundError: there is no such conversation.
             UsageError: there is no such status.
         """
-        self.recorder.end_exchange(conversation_uid(channel, conversation), ExchangeStatus.of(status), error)
+        uid = conversation_uid(channel, conversation)
+        self.recorder.end_exchange(uid, ExchangeStatus.of(status), error, f"{conversation} in channel {channel}")
 
     def new_segment(self, conversation: str, *, channel: str = "library") -> Segment:
         """Begin a new segment of a conversation.
@@ -112,7 +113,9 @@ class Harken(Parts):
         Raises:
             NotFoundError: there is no such conversation.
         """
-        return self.recorder.new_segment(conversation_uid(channel, conversation))
+        return self.recorder.new_segment(
+            conversation_uid(channel, conversation), f"{conversation} in channel {channel}"
+        )
 
     def run_task(
         self, name: str, message: str, answer: Answer | None = None, deliver: str | None = None, *, system: str = ""

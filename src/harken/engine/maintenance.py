@@ -176,8 +176,8 @@ class Maintenance:
         with self.store.reading() as tx:
             return read_activity(tx)
 
-    def titles(self, conversation_uids: Sequence[str]) -> dict[str, str]:
-        """A line for people per conversation: its title, else its first words."""
+    def titles(self, conversation_uids: Sequence[str], space: str = "") -> dict[str, str]:
+        """A line for people per conversation: its title, else its first words; in a team, in the space named."""
         with self.store.reading() as tx:
             return read_titles(tx, conversation_uids)
 

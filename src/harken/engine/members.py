@@ -165,9 +165,7 @@ class Members:
         whose = people.find_principal(tx, name)
         # Whoever manages a team could read what is private to a person by a key of theirs.
         if whose.kind is PrincipalKind.USER and not by.is_operator and key_rows.list_keys(tx, [whose.id]):
-            raise AccessError(
-                f"{whose.name} has a key, and makes others with it. If it is lost, the operator makes one."
-            )
+            raise AccessError(f"{whose.name} has a key, and makes others with it. If lost, the operator makes one.")
         return whose
 
     def list_keys(self, by: Speaker, principal: str | None = None) -> list[ApiKey]:
@@ -259,7 +257,7 @@ class Members:
         Raises:
             NotFoundError: there is no such space that they may see, or nobody of that name.
             ScopeError: they do not administer it.
-            UsageError: it is somebody's private space.
+            UsageError: it is somebody's private space, or nobody would administer it any more.
         """
         by.require(KeyScope.ADMIN)
         found = by.space(space, Access.ADMIN)
@@ -269,6 +267,7 @@ class Members:
             group = people.find_group(tx, to)
             grantee = group or people.find_principal(tx, to).id
             space_rows.put_grant(tx, Grant(found.id, grantee, to, group is not None, Access.of(access)))
+            _require_admin(tx, by, found)
             return next(grant for grant in space_rows.list_grants(tx, found.id) if grant.grantee == grantee)
 
     def revoke(self, by: Speaker, space: str, of: str) -> None:
@@ -276,6 +275,7 @@ class Members:
 
         Raises:
             NotFoundError: nothing was granted to them.
+            UsageError: nobody would administer it any more.
         """
         by.require(KeyScope.ADMIN)
         found = by.space(space, Access.ADMIN)
@@ -283,6 +283,7 @@ class Members:
             grantee = people.find_group(tx, of) or people.find_principal(tx, of).id
             if not space_rows.drop_grant(tx, found.id, grantee):
                 raise NotFoundError(f"{of} was granted nothing in {found.name}. See: harken space show {found.name}")
+            _require_admin(tx, by, found)
 
     def grants(self, by: Speaker, space: str) -> list[Grant]:
         """Who may do what in a space that one may read."""
@@ -322,6 +323,12 @@ class Members:
         return {name: sorted(names[one] for one in members.get(group, ())) for group, name in sorted(known.items())}
 
 
+def _require_admin(tx: TeamTransaction, by: Speaker, space: TeamSpace) -> None:
+    """Pass if somebody administers a space still; whoever holds the database may in any case."""
+    if not by.is_operator and Access.ADMIN not in [each.access for each in space_rows.list_grants(tx, space.id)]:
+        raise UsageError(f"Nobody would administer {space.name}. First: harken space grant {space.name} NAME admin")
+
+
 def _made(
     tx: TeamTransaction,
     principal: str,
@@ -346,10 +353,7 @@ def _reach(
         return by.key.spaces if by.key else None
     if not names:
         raise UsageError("Name at least one space that the key is to reach.")
-    known = {name: space.id for space, _ in seen for name in (space.id, space.name)}
-    if missing := [name for name in names if name not in known]:
-        raise NotFoundError(f"There is no space {missing[0]} that they may see. See: harken space list")
-    return frozenset(known[name] for name in names)
+    return frozenset(replace(by, spaces=tuple(seen)).space(name).id for name in names)
 
 
 def _need_all_of(by: Speaker, scopes: Collection[KeyScope], spaces: frozenset[str] | None) -> None:

@@ -423,8 +423,9 @@ def _provenance(
     is_mine = by is not None and by.origin.principal == speaker.principal.id
     if space.is_private and is_mine:
         return None
+    is_alone = [each.name for each, _ in speaker.spaces].count(space.name) == 1
     return Provenance(
-        space.name,
+        space.name if is_alone else space.id,
         by.principal if by else "",
         is_mine,
         space.id == here.id,

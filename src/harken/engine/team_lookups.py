@@ -347,11 +347,15 @@ class TeamMaintenance(Maintenance):
         with self.reach.forgetting(doomed.shared):
             return Maintenance.forget(self, doomed, progress)
 
-    def titles(self, conversation_uids: Sequence[str]) -> dict[str, str]:
+    def titles(self, conversation_uids: Sequence[str], space: str = "") -> dict[str, str]:
         """See `Maintenance.titles`."""
-        own = Maintenance.titles(self, conversation_uids)
+        own = {} if space else Maintenance.titles(self, conversation_uids)
         left = [uid for uid in conversation_uids if uid not in own]
-        answers = self.reach.every(lambda: own, lambda there: there.maintenance.titles(left)) if left else [("", own)]
+
+        def ask(there: Any) -> dict[str, str]:
+            return there.maintenance.titles(left) if space in ("", there.seat.space.name, there.seat.space.id) else {}
+
+        answers = self.reach.every(lambda: own, ask) if left else [("", own)]
         return {uid: title for _, titles in answers for uid, title in titles.items()}
 
     def projects(self) -> list[tuple[str, str, int]]:

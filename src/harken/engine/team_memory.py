@@ -13,7 +13,7 @@ from harken.engine.parts import lazy_part
 from harken.errors import ForeignRecordError, SpaceReadOnlyError
 from harken.model.conversations import Conversation, CoreFact, Event, Labelled, Message, Role, SavedRecord, Tombstone
 from harken.model.marks import Rated
-from harken.model.team import Access, RecordOrigin, Speaker, TeamSpace
+from harken.model.team import Access, KeyScope, RecordOrigin, Speaker, TeamSpace
 from harken.storage.ports import Store, Transaction
 from harken.storage.positions import conversations_of_messages, message_counts, messages_within
 from harken.storage.records.marks import own_label
@@ -55,14 +55,14 @@ class MemberStore:
 
     Args:
         authors: the ids of those whose words are written; of the operator none.
-        needed: the right that writing takes.
+        administrator: who changes the space's settings, which takes the right and the scope `admin`; None for all else.
     """
 
     store: Store
     space: TeamSpace
     access: Access
     authors: tuple[str, ...]
-    needed: Access = Access.WRITE
+    administrator: Speaker | None = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.store, name)
@@ -72,11 +72,14 @@ class MemberStore:
         """A transaction that has locked what it is to write.
 
         Raises:
-            SpaceReadOnlyError: the member has not the right.
+            ScopeError: the member has not the right (`SpaceReadOnlyError`), or their key not the scope.
             NotFoundError: an author or the space is being erased; nothing was written.
         """
-        if not self.access.allows(self.needed):
-            raise SpaceReadOnlyError(self.needed.value, self.space.name)
+        needed = Access.ADMIN if self.administrator else Access.WRITE
+        if not self.access.allows(needed):
+            raise SpaceReadOnlyError(needed.value, self.space.name)
+        if self.administrator:
+            self.administrator.require(KeyScope.ADMIN)
         with self.store.writing(of) as tx:
             team = TeamTransaction(tx.connection, self.space.team)
             if self.authors:
@@ -204,7 +207,7 @@ class TeamMemory(Harken):
         authors = () if seat.speaker.is_operator else (seat.speaker.principal.id,)
         self.store: Any = MemberStore(base.store, seat.space, seat.access, authors)
         # A space's settings hold for everybody in it: what is embedded, which model answers, what it may cost.
-        self.run_time = replace(base.run_time, store=replace(self.store, needed=Access.ADMIN))
+        self.run_time = replace(base.run_time, store=replace(self.store, administrator=seat.speaker))
         self.seat = seat
         self.reach = reach
         self._base = base
@@ -252,8 +255,7 @@ class TeamMemory(Harken):
         with self._searcher.sessions.open(self._seen_from(seen.get("directory"), seen.get("conversation"))) as session:
             return self._searcher.here(query, scope, limit, mode, None, session)
 
-    def _search_indexed(self, query: str, scope: SearchScope, limit: int, mode: str) -> SearchResult:
-        return self._search_here(query, scope, limit, mode)
+    _search_indexed = _search_here
 
     @lazy_part
     def experiences(self) -> Experiences:

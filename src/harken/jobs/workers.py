@@ -222,14 +222,14 @@ class Background:
         """This conversation is being held in this process: no model summarizes it before it is over."""
         self._ongoing |= {conversation_uid}
 
-    def switch(self, name: str, enabled: bool) -> None:
-        """Switch a worker on or off, in every process and for good.
+    def switch(self, name: str, enabled: bool, store: Store | None = None) -> None:
+        """Switch a worker on or off, in every process and for good; by the store of who asks, which may refuse it.
 
         Raises:
             UsageError: there is no such worker.
         """
         kind = _kind_of(name)
-        with self.store.writing() as tx:
+        with (store or self.store).writing() as tx:
             jobs.put_enabled(tx, kind, enabled)
         self.wake()
 

@@ -22,7 +22,7 @@ class Provenance:
     """Where something stands, and whose words it is.
 
     Attributes:
-        space: the name of its space.
+        space: the name of its space; its id where who reads it sees another one of that name.
         by: the name of whoever has said or saved it; empty where that is not known, or they have been erased.
         is_mine: whether that is who reads it.
         is_here: whether that space is the one that they write to.

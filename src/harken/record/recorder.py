@@ -239,25 +239,25 @@ class Recorder:
         known, forgotten = (sum(getattr(one, name) for _, one in placed) for name in ("known", "forgotten"))
         return Recorded(fresh, known, forgotten, held)
 
-    def end_exchange(self, uid: str, status: ExchangeStatus, error: str | None = None) -> None:
-        """End the conversation's exchange in progress, well or not.
+    def end_exchange(self, uid: str, status: ExchangeStatus, error: str | None = None, named: str = "") -> None:
+        """End the exchange in progress of a conversation, well or not; errors say how it was `named`.
 
         Raises:
             NotFoundError: there is no such conversation.
         """
         with self._writing([uid]) as writing:
-            thread = self._thread(writing.tx, uid)
+            thread = self._thread(writing.tx, uid, named)
             thread.end(status, self.clean(error))
             writing.write(thread.events)
 
-    def new_segment(self, uid: str) -> Segment:
-        """Begin a new segment of a conversation.
+    def new_segment(self, uid: str, named: str = "") -> Segment:
+        """Begin a new segment of a conversation; errors say how it was `named`.
 
         Raises:
             NotFoundError: there is no such conversation.
         """
         with self._writing([uid]) as writing:
-            thread = self._thread(writing.tx, uid)
+            thread = self._thread(writing.tx, uid, named)
             thread.end(ExchangeStatus.COMPLETED if thread.replied else ExchangeStatus.FAILED)
             moment = self.now()
             number = thread.segment.number + 1 if thread.segment else 1
@@ -377,10 +377,10 @@ class Recorder:
             return False
         return not lacking
 
-    def _thread(self, tx: Transaction, uid: str) -> Thread:
+    def _thread(self, tx: Transaction, uid: str, named: str = "") -> Thread:
         thread = read_thread(tx, uid)
         if thread.title is None:
-            raise NotFoundError(f"There is no conversation {uid}. Find one: harken search QUERY")
+            raise NotFoundError(f"There is no conversation {named or uid}. Find one: harken list")
         return thread
 
     def stamp(self, message: Message) -> Message:

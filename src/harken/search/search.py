@@ -25,17 +25,19 @@ from harken.search.query import (
     share_held,
 )
 from harken.search.relevance import Gate
-from harken.search.session import NOTHING_RECORDED, Guess, QueryVector, SearchSession, SearchSessions
+from harken.search.session import EMPTY, NOTHING_RECORDED, UNINDEXED, Guess, QueryVector, SearchSession, SearchSessions
 from harken.search.spread import Several, led_to, searched_for
 from harken.search.union import hits_in_one_order, hits_told_apart
 from harken.storage.enrichment.summaries import CONVERSATION
 from harken.storage.entries import STATES_RULE, has_entries, has_kept_of, load_entries, row_scope, sources_question
 from harken.storage.facts import EntryFacts, neighbours
 from harken.storage.ports import MESSAGE_SOURCE, RowScope, Transaction
+from harken.storage.workspace.files import PARTS, count_parts
 from harken.text import tokens
 from harken.text.words import content_terms
 
 KEPT = frozenset(KEPT_FOLDERS)
+_INDEXED = frozenset((*PARTS, "commit"))
 # Of the words of a question which the query has as well; of those of the query that a statement has.
 _SAME_SHARE, _ABOUT_SHARE = 2 / 3, 0.5
 _BEST = 10
@@ -101,8 +103,8 @@ class Searcher:
             behind = [(space, [hit for hit in found.hits if other_project(hit)]) for space, found in answers]
             merged = [*hits_in_one_order(own)[:most], *hits_in_one_order(behind)[:most]]
             hits = tuple(hits_told_apart(shared, merged))
-        is_empty = all(NOTHING_RECORDED in found.notes for _, found in answers)
-        notes = [note for note in first.notes if is_empty or note != NOTHING_RECORDED]
+        is_empty = all(EMPTY.intersection(found.notes) for _, found in answers)
+        notes = [note for note in first.notes if is_empty or note not in EMPTY]
         notes += dict.fromkeys(shared.unread)
         threshold = next((found.threshold for _, found in answers if found.threshold is not None), None)
         return replace(first, hits=hits, notes=tuple(notes), threshold=threshold)
@@ -203,7 +205,10 @@ def _search(
             found.find_near(tx, session.view.nearest, asked)
         order = _ranked(tx, session, found, gate, asked, others, several, _LOADED * max(limit, config.rerank_top))
         hits = found.hits(tx, order[: max(limit, config.rerank_top)])
-        if not hits and not has_entries(tx):
+        is_of_index = bool(scope.sources) and _INDEXED.issuperset(scope.sources)
+        if not hits and is_of_index and not any(kind in scope.sources for _, kind, _ in count_parts(tx)):
+            notes = [UNINDEXED]
+        elif not hits and not has_entries(tx):
             notes = [NOTHING_RECORDED]
         elif asked is not None:
             notes += waiting

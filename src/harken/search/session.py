@@ -46,6 +46,8 @@ GO_ON = "harken worker run --until-idle"
 NOTHING_EMBEDDED = f"Searched by words alone: nothing is embedded yet. Go on: {GO_ON}"
 NO_MODEL = "No embedding model is set, and nothing is found by meaning. Set one: harken config set embedder onnx"
 NOTHING_RECORDED = "Nothing is recorded yet. Bring in what there is: harken import"
+UNINDEXED = "Nothing of this kind is indexed yet. Bring in what there is: harken index all"
+EMPTY = frozenset((NOTHING_RECORDED, UNINDEXED))
 _FOREIGN = "Searched by words alone: the embedding model does not know this script."
 _LOADING = "Searched by words alone: the embedding model is being loaded."
 # A percent of a million takes embedding minutes, and counting them a tenth of a second.

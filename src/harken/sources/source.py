@@ -13,7 +13,7 @@ from harken.model.arguments import DEFAULT_LIMIT, MAX_LIMIT, check_limit
 from harken.model.conversations import ContextItem, Hit, SearchScope
 from harken.model.lookups import SearchResult
 from harken.search.candidates import labelled, other_project
-from harken.search.session import SearchSession
+from harken.search.session import EMPTY, SearchSession
 from harken.search.union import hits_told_apart, in_one_order
 from harken.storage.entries import load_entries, newest_entries, row_scope
 from harken.storage.ports import Readable, Transaction
@@ -170,4 +170,5 @@ def _in_one_order(session: SearchSession, answers: Sequence[tuple[str, SourceHit
     shown = [*(each for each in merged if not other_project(each[1][0])), *behind][:limit]
     hits = hits_told_apart(session, [(space, hit) for space, (hit, _) in shown])
     threshold = next((found.threshold for _, found in answers if found.threshold is not None), None)
-    return SourceHit(tuple(hits), tuple(item for _, (_, item) in shown), answers[0][1].notes, threshold)
+    notes = tuple(note for note in answers[0][1].notes if not shown or note not in EMPTY)
+    return SourceHit(tuple(hits), tuple(item for _, (_, item) in shown), notes, threshold)

@@ -10,7 +10,7 @@ from importlib import import_module, resources
 
 from harken.errors import UsageError
 
-_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
+_DAY, _ISO_WEEK = re.compile(r"\d{4}-\d{2}-\d{2}"), re.compile(r"\d{4}-?W\d{2}")
 # Nobody writes a longer date; trying 200,000 characters in all languages takes 15 seconds.
 _LONGEST = 100
 # None is an abbreviation of a time zone, which each language takes: those of four or five letters end in `t` or `z`.
@@ -75,7 +75,7 @@ def _day_or_moment(text: str) -> tuple[datetime, datetime] | None:
         if _DAY.fullmatch(text):
             raise
     else:
-        return day.astimezone(UTC), (day + timedelta(days=1)).astimezone(UTC)
+        return day.astimezone(UTC), (day + timedelta(days=7 if _ISO_WEEK.fullmatch(text) else 1)).astimezone(UTC)
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

@@ -343,10 +343,9 @@ class TestExchangesAndSegments:
         assert [hit.entry.ref_uid for hit in found] == [second.uid]
 
     def test_a_conversation_that_is_not_there_is_named(self, harken: Harken) -> None:
-        with pytest.raises(NotFoundError):
-            harken.end_exchange("nothing")
-        with pytest.raises(NotFoundError):
-            harken.new_segment("nothing")
+        for change in (harken.end_exchange, harken.new_segment):
+            with pytest.raises(NotFoundError, match=r"no conversation nothing in channel library\. .* harken list"):
+                change("nothing")
 
 
 class TestEmbeddingAndSearching:

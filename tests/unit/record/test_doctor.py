@@ -11,10 +11,12 @@ from command_line import files_holding
 from harken.errors import StoreError
 from harken.model.conversations import ExchangeStatus, Role
 from harken.record.doctor import Finding
+from harken.record.labels import Labels
+from harken.record.recorder import NewMessage
 from harken.storage.conversations import count_all, find_conversation
 from harken.storage.enrichment.jobs import claim_unembedded, complete
 from harken.storage.state import recount
-from harken.storage.tables import entries, exchanges, messages, tombstones, vectors
+from harken.storage.tables import conversations, entries, exchanges, messages, tombstones, vectors
 from harken.storage.vectors import EMBED, ensure_space, put_vectors
 from harken.testing import hashed_vectors
 from recorded import LONG, RecordedHome
@@ -232,6 +234,23 @@ def test_a_title_that_came_later_is_given_back_to_a_lost_journal(place: Recorded
         head = find_conversation(tx, place.uid("c"))
     assert head is not None
     assert (head.title, head.channel) == ("A title", "test")
+
+
+@pytest.mark.parametrize("given", ["What it is called", ""])
+def test_a_title_that_is_damaged_under_a_label_is_found_and_mended(place: RecordedHome, given: str) -> None:
+    place.record("c", NewMessage(Role.USER, "one"), title="A title", finish=True)
+    labels = Labels(place.recorder)
+    labels.tag("c", ["kept"])
+    labels.entitle("c", given)
+    assert place.doctor() == []
+    with place.store.writing() as tx:
+        tx.update(conversations, conversations.c.uid == place.uid("c"), title="A tXtle")
+    assert [finding.check for finding in place.doctor()] == ["journal"]
+    place.doctor(fix=True)
+    assert place.doctor() == []
+    assert (labels.show("c").title, labels.show("c").tags) == (given or "A title", ("kept",))
+    labels.entitle("c", "")
+    assert labels.show("c").title == "A title"
 
 
 def test_without_a_journal_only_the_database_is_looked_at(place: RecordedHome) -> None:

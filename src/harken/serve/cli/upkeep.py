@@ -42,16 +42,13 @@ def doctor(session: CommandSession, fix: bool, as_json: bool) -> None:
 
 def _examined(session: CommandSession, fix: bool) -> list[Finding]:
     try:
-        if (
-            session.opened is None
-            and not session.is_of_team
-            and (session.settings().store or "").startswith("postgresql")
-        ):
+        is_own = session.opened is None and not session.is_of_team
+        if is_own and (session.settings().store or "").startswith("postgresql"):
             from harken.engine.team import examine
 
             with session.team() as (team, _operator):
                 return examine(team, fix)
-        with session.engine() as harken:
+        with session.engine(["admin"] if fix else []) as harken:
             return harken.maintenance.doctor(fix)
     except StoreCorruptError as error:
         from harken.record.doctor import Finding
@@ -130,7 +127,7 @@ def reindex(session: CommandSession, from_journal: bool, as_json: bool) -> None:
 
 
 def _embed_again(session: CommandSession, as_json: bool) -> None:
-    with session.engine() as harken:
+    with session.engine(["admin"]) as harken:
         waiting = harken.maintenance.embed_again()
         with session.progress("Embedding", "entries") as show:
             done = harken.embed(show, patient=True)

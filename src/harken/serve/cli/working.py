@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from decimal import Decimal
+from functools import partial
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
@@ -92,10 +93,8 @@ def _until_idle(session: CommandSession, harken: Harken, as_json: bool) -> None:
             session.note(f"{report.name}: {report.blocked_reason}")
     failures = harken.maintenance.failures()
     if failures:
-        failed = counted(harken.maintenance.status().counts.failed, "item")
-        raise HarkenError(
-            f"{failed} given up after repeated failures, lastly {failures[0].error_class}. Again: harken worker retry"
-        )
+        failed = f"{counted(harken.maintenance.status().counts.failed, 'item')} given up after repeated failures"
+        raise HarkenError(f"{failed}, lastly {failures[0].error_class}. Again: harken worker retry")
 
 
 def _both(made: Mapping[str, int]) -> str:
@@ -126,7 +125,7 @@ def worker_status(harken: Harken) -> CommandAnswer:
 
 
 @worker.command()
-@on_store
+@partial(on_store, scopes=["admin"])
 def retry(harken: Harken) -> CommandAnswer:
     """Try again what was given up."""
     count = harken.maintenance.retry_failed()
@@ -203,7 +202,7 @@ def embeddings(session: CommandSession, words: tuple[str, ...], yes: bool, as_js
 
 def _switch(session: CommandSession, harken: Harken, names: Sequence[str], enabled: bool) -> None:
     for name in names:
-        harken.background.switch(name, enabled)
+        harken.background.switch(name, enabled, harken.run_time.store)
     if enabled and session.opened is not None:
         # Whoever switches work on in a chat means to have it done there.
         harken.background.start(names)
@@ -221,7 +220,7 @@ def _switch_of(
 
 def _rebuild(session: CommandSession, sources: Sequence[str], is_agreed: bool, as_json: bool) -> None:
     """Delete vectors of these sources, or all, and have them made again: by this process's worker, else right now."""
-    with session.engine() as harken:
+    with session.engine(["admin"]) as harken:
         plan = harken.maintenance.plan_embedding(sources)
         _tell_plan(session, plan, is_whole=not sources)
         if not is_agreed:
@@ -269,7 +268,7 @@ def _backfill(session: CommandSession, project: str | None, since: str | None, i
     from harken.text.dates import parse_since
 
     made, halted = {EXCHANGE: 0, CONVERSATION: 0}, ""
-    with session.engine() as harken:
+    with session.engine(["admin"]) as harken:
         backfill = harken.background.backfill
         backlog = backfill.backlog(project, parse_since(since, harken.recorder.now()) if since else None)
         with session.progress("Counting", "items") as show:

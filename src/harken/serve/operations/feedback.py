@@ -78,7 +78,7 @@ class RecallsAnswer(TypedDict):
 
 
 def _rate(harken: Harken, wanted: JudgeArguments, verdict: str, caller: Caller, given_to: str = "") -> Judged:
-    uid = id_meant(harken, wanted.id, caller)
+    uid = id_meant(harken, wanted.id, caller, lists="rag recalls")
     by = OWNER if caller.is_owner else AGENT
     return harken.feedback.rate(
         uid, Verdict(verdict), by=by, question=wanted.question, given_to=given_to, once=caller.once

@@ -254,11 +254,8 @@ class Operation(Generic[Wanted, Found]):
 
         What can be done again is done again: its answer tells what stands there now.
         """
-        return (
-            self.effect is not Effect.READS
-            and not self.is_secret
-            and not (self.is_idempotent and self.effect is Effect.CHANGES)
-        )
+        is_done_again = self.is_idempotent and self.effect is Effect.CHANGES
+        return self.effect is not Effect.READS and not self.is_secret and not is_done_again
 
     @property
     def scopes(self) -> tuple[KeyScope, ...]:
@@ -381,7 +378,7 @@ def number_listed(harken: Harken, ids: Sequence[str]) -> None:
         (folder / _NUMBERED).write_text(json.dumps(ids), encoding="utf-8")
 
 
-def id_meant(harken: Harken, given: str, caller: Caller, shortest_id: int = 6) -> str:
+def id_meant(harken: Harken, given: str, caller: Caller, shortest_id: int = 6, lists: str = "list") -> str:
     """The id that is given; of an owner's number, which is shorter than any id, what it stood for in the last list.
 
     Raises:
@@ -397,7 +394,7 @@ def id_meant(harken: Harken, given: str, caller: Caller, shortest_id: int = 6) -
     except (OSError, ValueError):
         ids = []
     if not 0 < int(given) <= len(ids):
-        raise NotFoundError(f"The last list had {counted(len(ids), 'line')}, so no number {given}. Try: harken list")
+        raise NotFoundError(f"The last list had {counted(len(ids), 'line')}, so no number {given}. Try: harken {lists}")
     return str(ids[int(given) - 1])
 
 

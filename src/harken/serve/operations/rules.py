@@ -63,7 +63,7 @@ def _list(harken: Harken, wanted: RulesArguments, caller: Caller) -> Sequence[Ru
 def _confirm(harken: Harken, wanted: RuleArguments, caller: Caller) -> Rule:
     if not caller.is_owner:
         raise UsageError("Only the owner can confirm a rule, at the command line or in a chat: harken rules confirm ID")
-    return harken.rules.confirm(id_meant(harken, wanted.id, caller))
+    return harken.rules.confirm(id_meant(harken, wanted.id, caller, lists="rules"))
 
 
 def _show_rules(session: Printer, found: Sequence[Rule]) -> None:
@@ -116,7 +116,7 @@ OPERATIONS = (
         "rule_drop",
         "Let a rule hold no longer; only when the user asked for it. Its message stays.",
         RuleArguments,
-        lambda harken, wanted, caller: harken.rules.drop(id_meant(harken, wanted.id, caller)),
+        lambda harken, wanted, caller: harken.rules.drop(id_meant(harken, wanted.id, caller, lists="rules")),
         "Drop a rule",
         RuleView,
         command="rules drop",

@@ -363,6 +363,7 @@ OPERATIONS = (
         show=lambda printer, found: _show_memories(
             printer, [one.memory for one in found], "Nothing was found.", found.notes
         ),
+        shell_view=lambda found: {"memories": [one.view() for one in found], "notes": list(found.notes)},
     ),
     Operation(
         "memory show",

@@ -150,13 +150,13 @@ class Search:
     """The result of a search.
 
     Attributes:
-        titles: of the conversations that hits are of, by id.
+        titles: of the conversations that hits are of, by the space where it is another, and the id.
         next_offset: where the rest begins; None where that is all.
         is_explained: whether people are shown what scores are made of.
     """
 
     result: SearchResult
-    titles: dict[str, str]
+    titles: dict[tuple[str, str], str]
     next_offset: int | None
     is_explained: bool
 
@@ -190,8 +190,12 @@ def _search(harken: Harken, wanted: SearchArguments, caller: Caller) -> Search:
             hits |= {_record(hit): hit for hit in deeper if _record(hit) not in hits}
         found = replace(found, hits=tuple(hits.values())[:_MOST_HITS])
     shown = replace(found, hits=found.hits[wanted.offset : end])
-    uids = [hit.entry.conversation_uid for hit in shown.hits if hit.entry.conversation_uid]
-    titles = harken.maintenance.titles(uids) if uids else {}
+    groups = {_group_of(hit) for hit in shown.hits if hit.entry.conversation_uid}
+    titles = {
+        (space, uid): title
+        for space in {space for space, _ in groups}
+        for uid, title in harken.maintenance.titles([uid for there, uid in groups if there == space], space).items()
+    }
     if caller.is_owner:
         number_listed(harken, [hit.entry.ref_uid for hits in _grouped(shown.hits) for hit in hits])
     return Search(shown, titles, end if end is not None and len(found.hits) > end else None, wanted.explain)
@@ -209,8 +213,7 @@ def _cut(view: Mapping[str, Any], most: int) -> Any:
 
 def _search_answer(found: Search, wanted: SearchArguments) -> SearchAnswer:
     hits = [
-        {**_cut(hit.view(), wanted.text_chars), "title": found.titles.get(hit.entry.conversation_uid or "")}
-        for hit in found.result.hits
+        {**_cut(hit.view(), wanted.text_chars), "title": found.titles.get(_group_of(hit))} for hit in found.result.hits
     ]
     threshold, notes = found.result.threshold, list(found.result.notes)
     return SearchAnswer(hits=hits, threshold=threshold, notes=notes, next_offset=found.next_offset)  # type: ignore[typeddict-item]
@@ -229,7 +232,7 @@ def _show_hits(session: Printer, found: Search) -> None:
     numbers = count(1)
     for hits in _grouped(found.result.hits):
         key, short = _group_of(hits[0]), short_key(hits[0].entry.project or "")
-        session.say((found.titles.get(key) or key, "bold"), (f"  {short}" if short else "", "cyan"))
+        session.say((found.titles.get(key) or key[1], "bold"), (f"  {short}" if short else "", "cyan"))
         for hit in hits:
             entry = hit.entry
             speaker = entry.author or entry.role or entry.source
@@ -244,14 +247,15 @@ def _show_hits(session: Printer, found: Search) -> None:
 
 def _grouped(hits: Sequence[Hit]) -> list[list[Hit]]:
     """Hits as people see them: those of a conversation together, where its best one stands."""
-    groups: dict[str, list[Hit]] = {}
+    groups: dict[tuple[str, str], list[Hit]] = {}
     for hit in hits:
         groups.setdefault(_group_of(hit), []).append(hit)
     return list(groups.values())
 
 
-def _group_of(hit: Hit) -> str:
-    return hit.entry.conversation_uid or hit.entry.source
+def _group_of(hit: Hit) -> tuple[str, str]:
+    there = hit.origin.space if hit.origin and not hit.origin.is_here else ""
+    return there, hit.entry.conversation_uid or hit.entry.source
 
 
 def _label(trust: Trust) -> str:
@@ -259,7 +263,7 @@ def _label(trust: Trust) -> str:
 
 
 def _explanation(hit: Hit, threshold: float | None) -> str:
-    similarity = "no vector yet" if hit.similarity is None else f"similarity {hit.similarity:.3f}"
+    similarity = "no vector" if hit.similarity is None else f"similarity {hit.similarity:.3f}"
     parts = [
         f"score {hit.score:.3f}",
         f"fused {hit.fused:.3f}",
@@ -347,8 +351,7 @@ def _show_answer(found: _Shown, wanted: ShowArguments) -> ShowAnswer:
         return base
     end = wanted.offset + wanted.limit
     messages = [_cut(message.view(), _MESSAGE_CHARS) for message in found.messages[wanted.offset : end]]
-    more = end if len(found.messages) > end else None
-    return {**base, **found.view(), "messages": messages, "next_offset": more}
+    return {**base, **found.view(), "messages": messages, "next_offset": end if len(found.messages) > end else None}
 
 
 def _show_found(session: Printer, found: _Shown) -> None:

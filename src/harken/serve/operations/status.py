@@ -61,12 +61,14 @@ class Status:
     Attributes:
         max_usd_per_day: what calls of language models may cost in a day; None for any amount.
         projects: (key, name, conversations) of each; None unless they were asked for.
+        has_model: whether the settings name an embedding model.
     """
 
     store: StoreStatus
     workers: Sequence[WorkerReport]
     max_usd_per_day: Decimal | None
     projects: Sequence[tuple[str, str, int]] | None
+    has_model: bool
 
     def view(self) -> dict[str, Any]:
         """A `StatusAnswer`, and projects where they were asked for."""
@@ -82,22 +84,20 @@ def _show_status(session: Printer, found: Status) -> None:
     store, counts = found.store, found.store.counts
     kinds = ", ".join(f"{kind} {count:,}" for kind, count in sorted(store.redactions.items()))
     talks = counted(counts.conversations, "conversation")
+    languages = f"{store.languages_space}, {store.languages_queue:,} waiting"
+    waiting = "waiting" if found.has_model else "without a vector, for no embedding model is set"
     for name, value in (
         ("home", str(store.home)),
         ("messages", f"{counts.messages:,} in {talks}, {counted(counts.projects, 'project')}"),
         ("entries", f"{counts.entries:,} searchable by word"),
         ("embedded", f"{counts.embedded:,} of {counts.embeddable:,}" + (f" ({store.space})" if store.space else "")),
-        *(
-            [("languages", f"{store.languages_space}, {store.languages_queue:,} waiting")]
-            if store.languages_space
-            else []
-        ),
-        ("queue", f"{store.queue:,} waiting, {counts.failed:,} given up"),
+        *([("languages", languages)] if store.languages_space else []),
+        ("queue", f"{store.queue:,} {waiting}, {counts.failed:,} given up"),
         ("redactions", f"{sum(store.redactions.values()):,}" + (f" ({kinds})" if kinds else "")),
         ("forgotten", f"{counts.forgotten:,}"),
         ("size", ", ".join(f"{part} {readable_bytes(size)}" for part, size in store.sizes.items())),
         *_spend_lines(store, found.max_usd_per_day),
-        *_worker_lines(found.workers),
+        *_worker_lines([each for each in found.workers if found.has_model or each.name != EMBEDDINGS]),
     ):
         session.say(f"{name:<14} {value}")
     for key, name, count in found.projects or ():
@@ -305,6 +305,7 @@ OPERATIONS = (
             harken.background.status(),
             harken.settings.llm.max_usd_per_day,
             harken.maintenance.projects() if wanted.projects else None,
+            harken.settings.embedder != "none",
         ),
         "Status",
         StatusAnswer,

@@ -99,6 +99,7 @@ OPERATIONS = (
         AddWebhookArguments,
         lambda harken, wanted, _caller: harken.webhooks.add(wanted.url, wanted.event, wanted.allow_http),
         effect=Effect.ADDS,
+        scope="admin",
         show=_show_added,
         shell_view=_added,
     ),
@@ -124,6 +125,7 @@ OPERATIONS = (
         IdArguments,
         lambda harken, wanted, _caller: harken.webhooks.resume(wanted.id),
         effect=Effect.CHANGES,
+        scope="admin",
         show=lambda printer, found: printer.say(
             f"Webhook {found[0].uid} goes on; {counted(found[1], 'delivery waits', 'deliveries wait')} for a worker's"
             " next round, which in a quiet space of a team comes within ten minutes."

@@ -181,7 +181,9 @@ OPERATIONS = (
         SpacesAnswer,
         paged("spaces", list),
         command="space list",
-        show=show_each(lambda one: f"{one['name']}  {one['access']}{', private' * one['private']}", "No space."),
+        show=show_each(
+            lambda it: f"{it['name']}  {it['access']}{', private' * it['private']}  {it['id']}", "No space."
+        ),
         shell_view=list,
     ),
     of_team(

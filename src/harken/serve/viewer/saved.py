@@ -80,9 +80,7 @@ def edit(asked: PageRequest) -> Gone:
         raise UsageError("The importance is a number from 0 to 1.") from None
     before = _saved(asked, "memory", uid)
     if asked.field("at") not in ("", before["updated_at"]):
-        raise UsageError(
-            "This memory was changed since its page was opened. Open it anew, and correct what it says now."
-        )
+        raise UsageError("This memory was changed since its page was opened. Open it anew, and correct what it says.")
     shown = ", ".join(before["tags"])
     typed = _typed(asked, "tags", shown)
     parts = before["tags"] if typed == shown else [part.strip().lstrip("#") for part in typed.split(",")]
@@ -145,8 +143,10 @@ def experience(asked: PageRequest) -> Rendered:
 
 def values(asked: PageRequest) -> Rendered:
     """List values with the experiences that they came of, and rules."""
+    seat = getattr(asked.harken, "seat", None)
     facts = {
         "title": "Values and rules",
+        "me": seat.speaker.principal.name if seat else None,
         "values": asked.call("values", limit=_LEARNED)["values"],
         "rules": asked.call("rules", everything=True)["rules"],
     }

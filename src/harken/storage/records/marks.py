@@ -166,9 +166,10 @@ class OwnLabel:
     project_id: int | None
 
     def of(self, tx: Transaction, head: Conversation) -> Conversation:
-        """The conversation as it was recorded."""
+        """The conversation as it was recorded; a title that neither it nor its owner has given is damage, and stays."""
         project = None if self.project_id is None else project_identity(tx, self.project_id)
-        return replace(head, title=self.title, project=project)
+        shown = (self.label and self.label.title) or self.title
+        return replace(head, title=self.title if head.title == shown else head.title, project=project)
 
 
 def own_label(tx: Transaction, uid: str) -> OwnLabel:
