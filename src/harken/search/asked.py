@@ -20,7 +20,7 @@ from harken.storage.ports import MESSAGE_SOURCE, NearestIndex, RowScope, Transac
 from harken.storage.records.marks import objections
 from harken.text.decisions import decision_in, outcome
 from harken.text.traits import ASKS
-from harken.text.words import MONTHS, WORD
+from harken.text.words import MONTHS, STOP_WORDS, WORD
 
 # Of the shorter question's telling words the other has so many, and no fewer than these; of the longer one's, where
 # nothing else is known of the two.
@@ -31,6 +31,10 @@ _SHARE, _LEAST_WORDS, _SHARE_OF_LONGER = 0.75, 3, 0.6
 SAME_QUESTION, _WITH_WORDS = 0.90, 0.85
 # The threshold of the model that they were measured by.
 _CALIBRATED_BY = 0.60
+# Has a capital for its place: the first word of all, and of a later sentence a word that says nothing.
+_BEGINNING = re.compile(rf"^\W*[^\W\d_][\w'’]*|(?<=[.!?…] )(?:{'|'.join(STOP_WORDS)})\b", re.I)
+# A name of so many letters may have an ending, of so many.
+_LEAST_NAME, _NAME_ENDING = 4, 2
 # A task says this many words, or it is asked for every day.
 _LEAST_TOLD = 5
 _MOST_READ, _MOST_WITHOUT = 24, 12
@@ -65,11 +69,9 @@ def question_of(text: str) -> Question:
     """Take a question apart."""
     query = parse_query(text)
     kinds = frozenset(name for name, pattern in _KINDS.items() if pattern.search(query.text))
-    words = WORD.findall(query.text)
-    inside = (word for place, word in enumerate(words) if place > 0 or word[:1].isdigit())
     names = frozenset(
         word.lower().removesuffix("'s").removesuffix("’s")
-        for word in inside
+        for word in WORD.findall(_BEGINNING.sub(" ", query.text))
         if (word[:1].isupper() and word.lower() not in ("i", "i'm", "i've", "i'd", "i'll")) or word[:1].isdigit()
     )
     return Question(tuple(distinctive_terms(query.terms)), kinds, names)
@@ -87,7 +89,7 @@ def is_same_question(one: str, other: str, similarity: float | None = None) -> b
     if first.kinds != second.kinds and first.kinds and second.kinds:
         return False
     few, many = sorted((first.names, second.names), key=len)
-    if few and share_held(few, many) < 1.0:
+    if not all(any(_is_same_name(mine, other) for other in many) for mine in few):
         return False
     if similarity is not None and similarity < _WITH_WORDS:
         return False
@@ -100,6 +102,13 @@ def is_same_question(one: str, other: str, similarity: float | None = None) -> b
     if similarity is not None:
         return True
     return len(first.names) == len(second.names) and share_held(longer, shorter) >= _SHARE_OF_LONGER
+
+
+def _is_same_name(one: str, other: str) -> bool:
+    """Whether names, or numbers, differ in an ending at most: `Java` is no `JavaScript`."""
+    few, many = sorted((one, other), key=len)
+    may_end = few[-1].isdecimal() or (len(few) >= _LEAST_NAME and len(many) - len(few) <= _NAME_ENDING)
+    return many in (few, f"{few}s") or (may_end and share_held([few], [many]) == 1.0)
 
 
 def objected(

@@ -41,6 +41,7 @@ _CUT_WORD = re.compile(f"[^\\W_{UNSPACED}]+$")
 _MOST_ASKED_CHARS = 400
 _QUESTION_MARK = re.compile("[?？؟]")
 _ASKS, _ENDS = re.compile(r"[?？؟]\W*$"), re.compile(r"[.!…:;。！]\W*$")
+_NUMBERED = re.compile(r".*\d")
 _SCAFFOLDING = re.compile(rf"{UNSAID_OPENING}.*?</\1>|```.*?```", re.DOTALL)
 
 
@@ -232,7 +233,8 @@ def _places(text: str, terms: Sequence[str]) -> list[tuple[int, int]]:
     for number, term in enumerate(terms):
         stem, place = _stem(term), -1
         while (place := lowered.find(stem, place + 1)) >= 0:
-            if not (place and _SPACED.match(lowered, place - 1)):
+            goes_on = stem[-1:].isdecimal() and lowered[(end := place + len(stem)) : end + 1].isdecimal()
+            if not goes_on and not (place and _SPACED.match(lowered, place - 1)):
                 found.append((place, number))
     return sorted(found)
 
@@ -242,13 +244,17 @@ def share_held(terms: Iterable[str], words: Iterable[str]) -> float:
     wanted, there = list(terms), list(words)
     stems, begun = set(map(_stem, there)), " ".join(["", *there])
     held = sum(
-        f" {_stem(term)}" in begun or any(term[:end] in stems for end in range(1, len(term) + 1)) for term in wanted
+        stem in stems
+        if stem[-1:].isdecimal()
+        else f" {stem}" in begun or any(term[:end] in stems for end in range(1, len(term) + 1))
+        for term, stem in zip(wanted, map(_stem, wanted), strict=True)
     )
     return held / max(1, len(wanted))
 
 
 def _stem(word: str) -> str:
-    return word[: max(4, len(word) - 3)]
+    # "TS2345" is no other ending of "TS2322", nor 8080 one of 80.
+    return numbered[0] if (numbered := _NUMBERED.match(word)) else word[: max(4, len(word) - 3)]
 
 
 def distinctive_terms(terms: Iterable[str]) -> list[str]:
