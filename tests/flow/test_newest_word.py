@@ -78,6 +78,8 @@ def test_a_hook_marks_the_earlier_word(harken: Harken, tmp_path: Path) -> None:
         (EARLIER, LATER),
         ("My Zotero library has 45 sources, tagged by theme.", "I've added 52 sources to my Zotero library."),
         ("The Zoom call with the director is on April 21.", "The Zoom call with the director moved to April 22."),
+        ("The staging server runs on port 9090.", "The staging server runs on port 8080 now."),
+        ("We use Python 3.11.", "We use Python 3.12 now."),
         ("Wir benutzen MySQL für die Rechnungen.", "Wir benutzen jetzt Postgres für die Rechnungen."),
         ("Vivo en Madrid.", "Me mudé a Sevilla."),
         ("Я живу в Казани.", "Я переехал в Самару."),
@@ -92,6 +94,7 @@ def test_another_value_for_the_same_matter_corrects(earlier: str, later: str) ->
     [
         ("I like tomatoes.", "I like lemons."),
         ("I live in Hamburg.", "I still live in Hamburg."),
+        ("We have 3 servers.", "We have 5 new servers."),
         ("We have 3 cats.", "The build takes 5 minutes now."),
         ("Does the call start at 3 pm?", "Does the call start at 4 pm?"),
         ("I ran 5 miles with Anna in the park.", "I read 7 books."),

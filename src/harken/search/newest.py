@@ -222,8 +222,10 @@ def _values(text: str, sections: frozenset[str]) -> list[tuple[str, str]]:
         return home
     dates = [((first or second), day_first or day) for first, day, day_first, second in _DATE.findall(text)]
     found = [("date", f"{month} {day}".lower()) for month, day in dates]
+    # "8080 now" has no unit, while "5 new servers" are no correction of what there was before.
+    no_units = STOP_WORDS | word_lists("change")["now"] - {"new"}
     for sign, number, unit in _NUMBER.findall(_DATE.sub(" ", text)):
-        if not _YEAR.fullmatch(number) and (sign or unit) and unit.lower() not in STOP_WORDS:
+        if not _YEAR.fullmatch(number) and (sign or unit) and unit.lower() not in no_units:
             found.append((f"#{sign or unit.lower()[:_STEM]}", number.replace(",", "")))
     return found + home
 
