@@ -41,6 +41,8 @@ _CUT_WORD = re.compile(f"[^\\W_{UNSPACED}]+$")
 _MOST_ASKED_CHARS = 400
 _QUESTION_MARK = re.compile("[?？؟]")
 _ASKS, _ENDS = re.compile(r"[?？؟]\W*$"), re.compile(r"[.!…:;。！]\W*$")
+# What is glued to a word and is none of it: "the gateway's", "dell'errore".
+_GLUED = re.compile("(?<=..)['’]s$|^(?:[cdjlmnst]|qu|un|[dns]?[aeu]ll|quell)['’](?=..)")
 _NUMBERED = re.compile(r".*\d")
 _SCAFFOLDING = re.compile(rf"{UNSAID_OPENING}.*?</\1>|```.*?```", re.DOTALL)
 
@@ -74,7 +76,7 @@ def parse_query(text: str) -> Query:
     content = [word for word in found if word not in silent] or found
     terms: dict[str, None] = {}
     for word in content:
-        for term in split_unspaced(word):
+        for term in split_unspaced(_GLUED.sub("", word)):
             terms[_clipped(term)] = None
     # What may be a quotation: several words of which one says something, or a name.
     names = any(character.isdigit() or character == "_" for word in found for character in word)
