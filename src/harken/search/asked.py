@@ -33,8 +33,8 @@ SAME_QUESTION, _WITH_WORDS = 0.90, 0.85
 _CALIBRATED_BY = 0.60
 # Has a capital for its place: the first word of all, and of a later sentence a word that says nothing.
 _BEGINNING = re.compile(rf"^\W*[^\W\d_][\w'’]*|(?<=[.!?…] )(?:{'|'.join(STOP_WORDS)})\b", re.I)
-# A name of so many letters may have an ending, of so many.
-_LEAST_NAME, _NAME_ENDING = 4, 2
+# So many letters more are an ending of a name.
+_NAME_ENDING = 1
 # A task says this many words, or it is asked for every day.
 _LEAST_TOLD = 5
 _MOST_READ, _MOST_WITHOUT = 24, 12
@@ -89,7 +89,9 @@ def is_same_question(one: str, other: str, similarity: float | None = None) -> b
     if first.kinds != second.kinds and first.kinds and second.kinds:
         return False
     few, many = sorted((first.names, second.names), key=len)
-    if not all(any(_is_same_name(mine, other) for other in many) for mine in few):
+    # `Java` is no `JavaScript`, though it begins so.
+    alike = ([other for other in many if abs(len(other) - len(mine)) <= _NAME_ENDING] for mine in few)
+    if any(share_held([mine], others) < 1.0 for mine, others in zip(few, alike, strict=True)):
         return False
     if similarity is not None and similarity < _WITH_WORDS:
         return False
@@ -102,13 +104,6 @@ def is_same_question(one: str, other: str, similarity: float | None = None) -> b
     if similarity is not None:
         return True
     return len(first.names) == len(second.names) and share_held(longer, shorter) >= _SHARE_OF_LONGER
-
-
-def _is_same_name(one: str, other: str) -> bool:
-    """Whether names, or numbers, differ in an ending at most: `Java` is no `JavaScript`."""
-    few, many = sorted((one, other), key=len)
-    may_end = few[-1].isdecimal() or (len(few) >= _LEAST_NAME and len(many) - len(few) <= _NAME_ENDING)
-    return many in (few, f"{few}s") or (may_end and share_held([few], [many]) == 1.0)
 
 
 def objected(

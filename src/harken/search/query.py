@@ -21,6 +21,7 @@ from harken.text.words import (
     UNSPACED,
     UNSPACED_RUN,
     WORD,
+    days_in_words,
     passing_words,
     split_sentences,
     split_unspaced,
@@ -71,7 +72,8 @@ def parse_query(text: str) -> Query:
     cleaned = _SCAFFOLDING.sub(" ", text)
     flat = " ".join((cleaned if WORD.search(cleaned) else text).split())
     clipped = tokens.clip_middle(flat, MAX_QUERY_TOKENS)
-    found = [word.lower() for word in WORD.findall(clipped)]
+    spelled = days_in_words(clipped)
+    found = [word.lower() for word in WORD.findall(clipped if spelled == clipped else f"{clipped} {spelled}")]
     silent = stop_words(flat)
     content = [word for word in found if word not in silent] or found
     terms: dict[str, None] = {}

@@ -31,6 +31,8 @@ class TestTerms:
             ("pourquoi l'erreur d'installation ?", ("erreur", "installation")),
             ("dove ho messo il log dell'errore?", ("messo", "log", "errore")),
             ("foo_bar v2.0", ("foo_bar", "v2", "0")),
+            ("deploy of 2026-08-09", ("deploy", "2026", "08", "09", "9", "august")),
+            ("deploy of Aug. 9th", ("deploy", "aug", "9th", "august")),
             ("что ты думаешь о Москве", ("думаешь", "москве")),
             ("北京天气怎么样", ("北京", "京天", "天气", "气怎", "怎么", "么样")),
             ("去 x北京y", ("去", "北京", "x", "y")),
