@@ -33,8 +33,6 @@ SAME_QUESTION, _WITH_WORDS = 0.90, 0.85
 _CALIBRATED_BY = 0.60
 # Has a capital for its place: the first word of all, and of a later sentence a word that says nothing.
 _BEGINNING = re.compile(rf"^\W*[^\W\d_][\w'’]*|(?<=[.!?…] )(?:{'|'.join(STOP_WORDS)})\b", re.I)
-# So many letters more are an ending of a name.
-_NAME_ENDING = 1
 # A task says this many words, or it is asked for every day.
 _LEAST_TOLD = 5
 _MOST_READ, _MOST_WITHOUT = 24, 12
@@ -89,9 +87,8 @@ def is_same_question(one: str, other: str, similarity: float | None = None) -> b
     if first.kinds != second.kinds and first.kinds and second.kinds:
         return False
     few, many = sorted((first.names, second.names), key=len)
-    # `Java` is no `JavaScript`, though it begins so.
-    alike = ([other for other in many if abs(len(other) - len(mine)) <= _NAME_ENDING] for mine in few)
-    if any(share_held([mine], others) < 1.0 for mine, others in zip(few, alike, strict=True)):
+    # An ending of a name is a letter: `Java` is no `JavaScript`, though it begins so.
+    if any(share_held([one], [each for each in many if abs(len(each) - len(one)) <= 1]) < 1.0 for one in few):
         return False
     if similarity is not None and similarity < _WITH_WORDS:
         return False

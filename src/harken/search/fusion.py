@@ -230,13 +230,9 @@ _WHO = re.compile(r"\b(?:who|whom|whose|where|which|wer|wem|wen|wo|qui|où|quié
 _MANY = re.compile(
     r"\bhow (?:many|much|often|old|long)\b|\bwie (?:viele?|oft|lange)\b|\bcombien\b|\bcuántos?\b|\bсколько\b"
 )
-# No hour, version or part of one.
 _DAY_OF_MONTH = re.compile(r"(?<![\w.:/])(\d{1,2})(?:st|nd|rd|th)?(?![\w:/]|\.\d)")
 # "Which port may we use?" names no month, "in may" does.
-_NO_MONTH = re.compile(
-    r"(?<!\d )(?<!\d[snrt][tdh] )(?<!\b(?:in|of|by) )(?<!\b(?:last|this|next) )(?<!\b(?:since|until) )"
-    r"\b(?:may|march|(?<!.)May)\b(?! \d)"
-)
+_NO_MONTH = re.compile(r"(?<!\d )(?<!\b(?:in|of|by) )(?<!\b(?:last|this|next) )\b(?:may|march|(?<!.)May)\b(?! \d)")
 _YEAR = re.compile(r"\b(?:19|20)\d\d\b")
 
 

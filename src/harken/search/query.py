@@ -43,7 +43,7 @@ _MOST_ASKED_CHARS = 400
 _QUESTION_MARK = re.compile("[?？؟]")
 _ASKS, _ENDS = re.compile(r"[?？؟]\W*$"), re.compile(r"[.!…:;。！]\W*$")
 # What is glued to a word and is none of it: "the gateway's", "dell'errore".
-_GLUED = re.compile("(?<=..)['’]s$|^(?:[cdjlmnst]|qu|un|[dns]?[aeu]ll|quell)['’](?=..)")
+GLUED = re.compile("['’]s$|^(?:[cdjlmnst]|qu|un|[dns]?[aeu]ll|quell)['’](?=..)")
 _NUMBERED = re.compile(r".*\d")
 _SCAFFOLDING = re.compile(rf"{UNSAID_OPENING}.*?</\1>|```.*?```", re.DOTALL)
 
@@ -72,19 +72,20 @@ def parse_query(text: str) -> Query:
     cleaned = _SCAFFOLDING.sub(" ", text)
     flat = " ".join((cleaned if WORD.search(cleaned) else text).split())
     clipped = tokens.clip_middle(flat, MAX_QUERY_TOKENS)
-    spelled = days_in_words(clipped)
-    found = [word.lower() for word in WORD.findall(clipped if spelled == clipped else f"{clipped} {spelled}")]
+    found = list(dict.fromkeys(word.lower() for word in WORD.findall(f"{clipped} {days_in_words(clipped)}")))
     silent = stop_words(flat)
     content = [word for word in found if word not in silent] or found
     terms: dict[str, None] = {}
     for word in content:
-        for term in split_unspaced(_GLUED.sub("", word)):
+        for term in split_unspaced(GLUED.sub("", word)):
             terms[_clipped(term)] = None
     # What may be a quotation: several words of which one says something, or a name.
     names = any(character.isdigit() or character == "_" for word in found for character in word)
     says = len(found) > 1 and any(word not in STOP_WORDS for word in found)
     quote = _clipped(" ".join(flat.split()[:MAX_QUOTED_WORDS])) if names or says else ""
-    return Query(clipped if found else "", tuple(terms)[:MAX_TERMS], frozenset(found), quote)
+    # What is asked stands before or behind what is pasted.
+    both_ends = (*list(terms)[: MAX_TERMS // 2], *list(terms)[MAX_TERMS // 2 :][-MAX_TERMS // 2 :])
+    return Query(clipped if found else "", both_ends, frozenset(found), quote)
 
 
 def _clipped(phrase: str) -> str:
@@ -237,8 +238,7 @@ def _places(text: str, terms: Sequence[str]) -> list[tuple[int, int]]:
     for number, term in enumerate(terms):
         stem, place = _stem(term), -1
         while (place := lowered.find(stem, place + 1)) >= 0:
-            goes_on = stem[-1:].isdecimal() and lowered[(end := place + len(stem)) : end + 1].isdecimal()
-            if not goes_on and not (place and _SPACED.match(lowered, place - 1)):
+            if not (place and _SPACED.match(lowered, place - 1)):
                 found.append((place, number))
     return sorted(found)
 
@@ -247,11 +247,9 @@ def share_held(terms: Iterable[str], words: Iterable[str]) -> float:
     """The share of terms that are among words, whatever their endings, 0 to 1; without terms 0."""
     wanted, there = list(terms), list(words)
     stems, begun = set(map(_stem, there)), " ".join(["", *there])
-    held = sum(
-        stem in stems
-        if stem[-1:].isdecimal()
-        else f" {stem}" in begun or any(term[:end] in stems for end in range(1, len(term) + 1))
-        for term, stem in zip(wanted, map(_stem, wanted), strict=True)
+    plain = [term for term in wanted if not _NUMBERED.match(term)]
+    held = sum(_stem(term) in stems for term in wanted if _NUMBERED.match(term)) + sum(
+        f" {_stem(term)}" in begun or any(term[:end] in stems for end in range(1, len(term) + 1)) for term in plain
     )
     return held / max(1, len(wanted))
 

@@ -207,24 +207,19 @@ def may_state_briefly(text: str) -> bool:
 def _rule(said: str, start: int, end: int, finders: Sequence[_Find]) -> tuple[int, int] | None:
     """Where the rule of a sentence stands; of a long one, the part that states it."""
     sentence = said[start:end]
-    stated = ((found, _told(sentence, found)) for find in finders if (found := find(sentence)))
-    found, told = next((each for each in stated if not _ASKS.match(each[1])), (None, ""))
+    stated = ((found, _ASKED_BEHIND.search(sentence, found.end())) for find in finders if (found := find(sentence)))
+    told = ((found, sentence[: asked.start() if asked and sentence[-1] == "?" else None]) for found, asked in stated)
+    found, rule = next((each for each in told if not _ASKS.match(each[1])), (None, ""))
     if found is None or len(sentence) < _LEAST_CHARS or _REPORTED.search(sentence, 0, found.start()):
         return None
     if len(sentence) <= _MOST_CHARS:
-        return start, start + len(told)
+        return start, start + len(rule.rstrip())
     first = sentence.rfind(", ", 0, found.start() + 1) + 2 if ", " in sentence[: found.start() + 1] else 0
     beyond = _GOES_ON.search(sentence, max(found.end(), first + _LEAST_CHARS))
     last = min(first + _MOST_CHARS, beyond.start() if beyond else len(sentence))
     if last < len(sentence) and not beyond:
         last = max(found.end(), sentence.rfind(" ", first, last))
     return start + first, start + len(sentence[:last].rstrip(" ,"))
-
-
-def _told(sentence: str, rule: re.Match[str]) -> str:
-    """A sentence without the question behind its rule."""
-    asked = _ASKED_BEHIND.search(sentence, rule.end()) if sentence.endswith("?") else None
-    return sentence[: asked.start() if asked else None].rstrip()
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,9 +34,8 @@ MONTHS = (
     *("July", "August", "September", "October", "November", "December"),
 )
 _MONTHS_OF = {name[:3].lower(): name for name in MONTHS}
-_SHORT = f"(?:{'|'.join(_MONTHS_OF)})"
 _ISO_DAY = re.compile(r"\b((?:19|20)\d\d)-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])\b")
-_SHORT_MONTH = re.compile(rf"\b{_SHORT}t?\.?(?= \d)|(?:(?<=\d )|(?<=\d[snrt][tdh] )){_SHORT}t?\b", re.IGNORECASE)
+_SHORT_MONTH = re.compile(rf"(?:(?<=\d )|\b(?=\w+\.? \d))(?:{'|'.join(_MONTHS_OF)})t?\b\.?", re.IGNORECASE)
 MAX_TEXT_TOKENS = 4000
 MAX_SENTENCE_TOKENS = 60
 # A line as long as this was mostly broken by an editor, a shorter one by its writer.

@@ -69,6 +69,7 @@ def test_the_day_that_is_asked_about() -> None:
         ("what happened at 8:30 in May, on Python 3.8", [1.0]),
         ("what happened in may", [1.0]),
         ("which port may we use", [0.0]),
+        ("May we use this port", [0.0]),
     ):
         assert column(known_of(query, ROSES), "day") == days
     assert column(known_of("in June", ROSES, at=JUNE), "day") == [1.0]

@@ -46,6 +46,11 @@ class TestTerms:
     def test_no_query_has_more_terms_than_can_be_looked_up(self) -> None:
         assert len(parse_query(" ".join(f"word{number}" for number in range(500))).terms) == MAX_TERMS
 
+    def test_a_question_behind_a_long_paste_is_looked_up(self) -> None:
+        pasted = " ".join(f"word{number}" for number in range(60))
+        terms = parse_query(f"Zebras! {pasted} Where are the crossings?").terms
+        assert (terms[0], terms[-1], len(terms)) == ("zebras", "crossings", MAX_TERMS)
+
     @pytest.mark.parametrize("text", ["", "   ", "?!", "\n\t", "🦓", "---"])
     def test_a_query_without_a_word_asks_for_nothing(self, text: str) -> None:
         query = parse_query(text)
