@@ -31,7 +31,6 @@ _SHARE, _LEAST_WORDS, _SHARE_OF_LONGER = 0.75, 3, 0.6
 SAME_QUESTION, _WITH_WORDS = 0.90, 0.85
 # The threshold of the model that they were measured by.
 _CALIBRATED_BY = 0.60
-# Has a capital for its place: the first word of all, and of a later sentence a word that says nothing.
 _BEGINNING = re.compile(rf"^\W*[^\W\d_][\w'’]*|(?<=[.!?…] )(?:{'|'.join(STOP_WORDS)})\b", re.I)
 # A task says this many words, or it is asked for every day.
 _LEAST_TOLD = 5
@@ -54,7 +53,7 @@ class Question:
     Attributes:
         terms: its telling words.
         kinds: what it asks for: a time, a place, a person…; empty where it does not say.
-        names: names and numbers in it, which the other must have as well.
+        names: names and numbers in it, which the other must have as well; no word with a capital for its place.
     """
 
     terms: tuple[str, ...]

@@ -246,11 +246,9 @@ def _places(text: str, terms: Sequence[str]) -> list[tuple[int, int]]:
 def share_held(terms: Iterable[str], words: Iterable[str]) -> float:
     """The share of terms that are among words, whatever their endings, 0 to 1; without terms 0."""
     wanted, there = list(terms), list(words)
-    stems, begun = set(map(_stem, there)), " ".join(["", *there])
-    plain = [term for term in wanted if not _NUMBERED.match(term)]
-    held = sum(_stem(term) in stems for term in wanted if _NUMBERED.match(term)) + sum(
-        f" {_stem(term)}" in begun or any(term[:end] in stems for end in range(1, len(term) + 1)) for term in plain
-    )
+    stems, begun = tuple(map(_stem, there)), " ".join(["", *there])
+    alike = {term for term in wanted if f" {_stem(term)}" in begun or term.startswith(stems)}
+    held = sum(_stem(term) in stems if _NUMBERED.match(term) else term in alike for term in wanted)
     return held / max(1, len(wanted))
 
 
