@@ -66,6 +66,24 @@ def test_a_hook_marks_the_earlier_word(harken: Harken, tmp_path: Path) -> None:
     assert f"User: {LATER}" in text
 
 
+@pytest.mark.parametrize("later_author", ["Tom", "Anna"])
+def test_of_a_past_conversation_of_several_people_only_the_speaker_corrects(
+    harken: Harken, tmp_path: Path, later_author: str
+) -> None:
+    said = ("I live in Hamburg by the harbour.", "Tom"), ("I moved to Berlin by the harbour.", later_author)
+    lines = [
+        {"conversation": "of two", "role": role, "author": author, "content": text, "ts": f"2026-03-0{day}T09:00:00Z"}
+        for day, (words, name) in enumerate(said, start=1)
+        for role, author, text in (("user", name, words), ("assistant", None, "Noted."))
+    ]
+    (tmp_path / "of two.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    harken.import_transcripts("jsonl", [tmp_path / "of two.jsonl"])
+    harken.embed()
+    texts = [quote.text for quote in harken.chats.quotes_about("Who lives in Hamburg or Berlin by the harbour?", "new")]
+    assert any(f"{later_author}: I moved to Berlin" in text for text in texts)
+    assert any(MARKED in text for text in texts) is (later_author == "Tom")
+
+
 @pytest.mark.parametrize(
     ("earlier", "later"),
     [
