@@ -20,7 +20,7 @@ from harken.storage.ports import MESSAGE_SOURCE, NearestIndex, RowScope, Transac
 from harken.storage.records.marks import objections
 from harken.text.decisions import decision_in, outcome
 from harken.text.traits import ASKS
-from harken.text.words import MONTHS, STOP_WORDS, WORD
+from harken.text.words import MONTHS, STOP_WORDS, UNSPACED_RUN, WORD
 
 # Of the shorter question's telling words the other has so many, and no fewer than these; of the longer one's, where
 # nothing else is known of the two.
@@ -31,7 +31,7 @@ _SHARE, _LEAST_WORDS, _SHARE_OF_LONGER = 0.75, 3, 0.6
 SAME_QUESTION, _WITH_WORDS = 0.90, 0.85
 # The threshold of the model that they were measured by.
 _CALIBRATED_BY = 0.60
-_BEGINNING = re.compile(rf"^\W*[^\W\d_][\w'’]*|(?<=[.!?…] )(?:{'|'.join(STOP_WORDS)})\b", re.I)
+_BEGINNING = re.compile(rf"^\W*[^\W\d_]+(?!\w)|(?<=[.!?…] )(?:{'|'.join(STOP_WORDS)})\b", re.I)
 # A task says this many words, or it is asked for every day.
 _LEAST_TOLD = 5
 _MOST_READ, _MOST_WITHOUT = 24, 12
@@ -68,7 +68,7 @@ def question_of(text: str) -> Question:
     kinds = frozenset(name for name, pattern in _KINDS.items() if pattern.search(query.text))
     names = frozenset(
         word.lower().removesuffix("'s").removesuffix("’s")
-        for word in WORD.findall(_BEGINNING.sub(" ", query.text))
+        for word in WORD.findall(UNSPACED_RUN.sub(" ", _BEGINNING.sub(" ", query.text)))
         if (word[:1].isupper() and word.lower() not in ("i", "i'm", "i've", "i'd", "i'll")) or word[:1].isdigit()
     )
     return Question(tuple(distinctive_terms(query.terms)), kinds, names)
