@@ -96,6 +96,8 @@ def test_of_a_past_conversation_of_several_people_only_the_speaker_corrects(
         (EARLIER, LATER),
         ("My Zotero library has 45 sources, tagged by theme.", "I've added 52 sources to my Zotero library."),
         ("The Zoom call with the director is on April 21.", "The Zoom call with the director moved to April 22."),
+        ("The Zoom call with the director is on 2026-04-21.", "The Zoom call with the director moved to 2026-04-22."),
+        ("The Zoom call with the director is on Apr 21.", "The Zoom call with the director moved to Apr. 22."),
         ("The staging server runs on port 9090.", "The staging server runs on port 8080 now."),
         ("We use Python 3.11.", "We use Python 3.12 now."),
         ("Wir benutzen MySQL für die Rechnungen.", "Wir benutzen jetzt Postgres für die Rechnungen."),

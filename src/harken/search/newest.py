@@ -13,7 +13,7 @@ from harken.model.conversations import Hit, Reason, Role
 from harken.search.query import distinctive_terms, is_bare_question
 from harken.storage.ports import MESSAGE_SOURCE, Readable, Transaction
 from harken.storage.vectors import answering_space, read_vectors
-from harken.text.words import MONTHS, STOP_WORDS, WORD, phrases, split_sentences, word_lists
+from harken.text.words import MONTHS, STOP_WORDS, WORD, days_in_words, phrases, split_sentences, word_lists
 
 SAID_BEFORE = "said_before"
 MARK = "said before that"
@@ -198,7 +198,7 @@ def _openings(section: str) -> frozenset[str]:
 def _clauses(text: str) -> tuple[_Clause, ...]:
     unsaid = word_lists("courtesies/any_language")["questions"] | word_lists("change")["supposed"]
     sections, found = _sections(text), []
-    for sentence in split_sentences(text):
+    for sentence in split_sentences(days_in_words(text)):
         parts = _CLAUSE.split(sentence)
         if sentence.rstrip().endswith(("?", "？")):
             parts.pop()
