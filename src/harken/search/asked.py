@@ -86,8 +86,8 @@ def is_same_question(one: str, other: str, similarity: float | None = None) -> b
     if first.kinds != second.kinds and first.kinds and second.kinds:
         return False
     few, many = sorted((first.names, second.names), key=len)
-    # An ending of a name is a letter: `Java` is no `JavaScript`, though it begins so.
-    if any(share_held([one], [each for each in many if abs(len(each) - len(one)) <= 1]) < 1.0 for one in few):
+    # An ending is a third of a name at most: `Java` is no `JavaScript`, nor `C` a `CSS`.
+    if any(share_held([one], [o for o in many if 3 * abs(len(o) - len(one)) <= len(one)]) < 1.0 for one in few):
         return False
     if similarity is not None and similarity < _WITH_WORDS:
         return False

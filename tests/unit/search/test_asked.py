@@ -28,6 +28,8 @@ NOW = datetime(2026, 9, 20, 12, tzinfo=UTC)
         ("Which service listens on port 80?", "Which service listens on port 8080?", 0.97, False),
         ("What did we do about issue 12345?", "What have we done about issue 12345?", 0.97, True),
         ("How do we parse dates in Java?", "How do we parse dates in JavaScript?", 0.97, False),
+        ("What do we build in C for Canada?", "What do we build in CSS for Canada?", 0.97, False),
+        ("Which Canadian servers do we rent?", "Which servers in Canada do we rent?", 0.97, True),
         ("Where is the limit of the APIs set?", "Where is the limit of the API set?", 0.97, True),
         ("One thing. Where does Staging listen?", "Quickly, on what port? Where does Staging listen?", 0.97, True),
     ],
