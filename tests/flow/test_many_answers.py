@@ -130,6 +130,8 @@ def test_a_hook_tells_the_exchanges_of_another_conversation_by_time(harken: Hark
         ("Em que ordem falamos da migração?", True, True),
         ("В каком порядке мы обсуждали миграцию?", True, True),
         ("我们按时间顺序讨论过什么迁移方案", True, True),
+        ("Fais un résumé de ce que nous avons dit de la migration", True, False),
+        ("What order did we try the three fixes in?", True, True),
         ("Which books has Melanie read?", False, False),
     ],
 )
@@ -150,6 +152,10 @@ def test_a_question_that_asks_for_many_is_recognized(question: str, is_theme: bo
         "Summarize this page: " + "It tells of our harbour. " * 30,
         "Wann haben wir den Dienst ausgeliefert?",
         "Что такое миграция?",
+        "What does James do for work?",
+        "What status does the build have?",
+        "What order number did I give you?",
+        "When is my résumé due?",
     ],
 )
 def test_a_question_for_one_thing_is_not(question: str) -> None:

@@ -66,6 +66,24 @@ def test_a_hook_marks_the_earlier_word(harken: Harken, tmp_path: Path) -> None:
     assert f"User: {LATER}" in text
 
 
+@pytest.mark.parametrize("later_author", ["Tom", "Anna"])
+def test_of_a_past_conversation_of_several_people_only_the_speaker_corrects(
+    harken: Harken, tmp_path: Path, later_author: str
+) -> None:
+    said = ("I live in Hamburg by the harbour.", "Tom"), ("I moved to Berlin by the harbour.", later_author)
+    lines = [
+        {"conversation": "of two", "role": role, "author": author, "content": text, "ts": f"2026-03-0{day}T09:00:00Z"}
+        for day, (words, name) in enumerate(said, start=1)
+        for role, author, text in (("user", name, words), ("assistant", None, "Noted."))
+    ]
+    (tmp_path / "of two.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    harken.import_transcripts("jsonl", [tmp_path / "of two.jsonl"])
+    harken.embed()
+    texts = [quote.text for quote in harken.chats.quotes_about("Who lives in Hamburg or Berlin by the harbour?", "new")]
+    assert any(f"{later_author}: I moved to Berlin" in text for text in texts)
+    assert any(MARKED in text for text in texts) is (later_author == "Tom")
+
+
 @pytest.mark.parametrize(
     ("earlier", "later"),
     [
@@ -78,6 +96,10 @@ def test_a_hook_marks_the_earlier_word(harken: Harken, tmp_path: Path) -> None:
         (EARLIER, LATER),
         ("My Zotero library has 45 sources, tagged by theme.", "I've added 52 sources to my Zotero library."),
         ("The Zoom call with the director is on April 21.", "The Zoom call with the director moved to April 22."),
+        ("The Zoom call with the director is on 2026-04-21.", "The Zoom call with the director moved to 2026-04-22."),
+        ("The Zoom call with the director is on Apr 21.", "The Zoom call with the director moved to Apr. 22."),
+        ("The staging server runs on port 9090.", "The staging server runs on port 8080 now."),
+        ("We use Python 3.11.", "We use Python 3.12 now."),
         ("Wir benutzen MySQL für die Rechnungen.", "Wir benutzen jetzt Postgres für die Rechnungen."),
         ("Vivo en Madrid.", "Me mudé a Sevilla."),
         ("Я живу в Казани.", "Я переехал в Самару."),
@@ -95,6 +117,7 @@ def test_another_value_for_the_same_matter_corrects(earlier: str, later: str) ->
     [
         ("I like tomatoes.", "I like lemons."),
         ("I live in Hamburg.", "I still live in Hamburg."),
+        ("We have 3 servers.", "We have 5 new servers."),
         ("We have 3 cats.", "The build takes 5 minutes now."),
         ("Does the call start at 3 pm?", "Does the call start at 4 pm?"),
         ("I ran 5 miles with Anna in the park.", "I read 7 books."),

@@ -106,7 +106,6 @@ class SavedQuotes:
     def _near(self, searches: SearchSession) -> list[tuple[Hit, Quote]]:
         with searches.view.reading() as tx:
             if not present_sources(tx, SAVED.sources):
-                # Another search would cost the person who waits as much as that of past conversations.
                 return []
         asked: QueryVector | str = ""
         with attempted("vectors", []):

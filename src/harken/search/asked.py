@@ -20,7 +20,7 @@ from harken.storage.ports import MESSAGE_SOURCE, NearestIndex, RowScope, Transac
 from harken.storage.records.marks import objections
 from harken.text.decisions import decision_in, outcome
 from harken.text.traits import ASKS
-from harken.text.words import MONTHS, WORD
+from harken.text.words import MONTHS, STOP_WORDS, UNSPACED_RUN, WORD
 
 # Of the shorter question's telling words the other has so many, and no fewer than these; of the longer one's, where
 # nothing else is known of the two.
@@ -31,6 +31,7 @@ _SHARE, _LEAST_WORDS, _SHARE_OF_LONGER = 0.75, 3, 0.6
 SAME_QUESTION, _WITH_WORDS = 0.90, 0.85
 # The threshold of the model that they were measured by.
 _CALIBRATED_BY = 0.60
+_BEGINNING = re.compile(rf"^\W*[^\W\d_]+(?!\w)|(?<=[.!?…] )(?:{'|'.join(STOP_WORDS)})\b", re.I)
 # A task says this many words, or it is asked for every day.
 _LEAST_TOLD = 5
 _MOST_READ, _MOST_WITHOUT = 24, 12
@@ -52,7 +53,7 @@ class Question:
     Attributes:
         terms: its telling words.
         kinds: what it asks for: a time, a place, a person…; empty where it does not say.
-        names: names and numbers in it, which the other must have as well.
+        names: names and numbers in it, which the other must have as well; no word with a capital for its place.
     """
 
     terms: tuple[str, ...]
@@ -65,11 +66,9 @@ def question_of(text: str) -> Question:
     """Take a question apart."""
     query = parse_query(text)
     kinds = frozenset(name for name, pattern in _KINDS.items() if pattern.search(query.text))
-    words = WORD.findall(query.text)
-    inside = (word for place, word in enumerate(words) if place > 0 or word[:1].isdigit())
     names = frozenset(
         word.lower().removesuffix("'s").removesuffix("’s")
-        for word in inside
+        for word in WORD.findall(UNSPACED_RUN.sub(" ", _BEGINNING.sub(" ", query.text)))
         if (word[:1].isupper() and word.lower() not in ("i", "i'm", "i've", "i'd", "i'll")) or word[:1].isdigit()
     )
     return Question(tuple(distinctive_terms(query.terms)), kinds, names)
@@ -87,7 +86,8 @@ def is_same_question(one: str, other: str, similarity: float | None = None) -> b
     if first.kinds != second.kinds and first.kinds and second.kinds:
         return False
     few, many = sorted((first.names, second.names), key=len)
-    if few and share_held(few, many) < 1.0:
+    # An ending is a third of a name at most: `Java` is no `JavaScript`, nor `C` a `CSS`.
+    if any(share_held([one], [o for o in many if 3 * abs(len(o) - len(one)) <= len(one)]) < 1.0 for one in few):
         return False
     if similarity is not None and similarity < _WITH_WORDS:
         return False

@@ -12,7 +12,7 @@ from harken.config.sections import SearchConfig
 from harken.model.conversations import UNTRUSTED, Entry, Hit, Reason, Role
 from harken.model.marks import in_words
 from harken.search.fusion import MOST_HOLDERS, NOTHING_LEARNED, REORDERED, Evidence, Learned, learned_scores, placed
-from harken.search.query import Query
+from harken.search.query import GLUED, Query
 from harken.search.relevance import Gate, RareWords
 from harken.search.session import QueryVector
 from harken.storage.entries import STATES_RULE, load_entries
@@ -408,20 +408,17 @@ class AuthorCue:
 
     def __init__(self, query: Query, candidates: Mapping[int, EntryFacts]) -> None:
         authors = {facts.author for facts in candidates.values() if facts.author}
-        self._authors: set[str] = set()
-        for author in authors:
-            first = next(iter(author.lower().split()), "")
-            if not query.words.isdisjoint((first, f"{first}'s", f"{first}’s")):
-                self._authors.add(author)
-        self._role: Role | None = None
+        said = query.words | {GLUED.sub("", word) for word in query.words}
+        self._authors = {author for author in authors if next(iter(author.lower().split()), "") in said}
+        self._role = ""
         agent, person = bool(query.words & _ASSISTANT_CUES), bool(query.words & _USER_CUES)
         if agent != person and not authors:
-            self._role = Role.ASSISTANT if agent else Role.USER
+            self._role = (Role.ASSISTANT if agent else Role.USER).value
 
     @property
     def means_anybody(self) -> bool:
         """Whether there may be a candidate that it names."""
-        return len(self._authors) == 1 or (not self._authors and self._role is not None)
+        return len(self._authors) == 1 or bool(self._role)
 
     def sides_of(self, entry_ids: Iterable[int], facts: Mapping[int, EntryFacts]) -> dict[int, float]:
         """1.0 of each candidate whose author is the one meant, -1.0 of others; none where nobody is meant."""
@@ -431,9 +428,7 @@ class AuthorCue:
 
     def names(self, facts: EntryFacts) -> bool:
         """Whether this candidate's author is the one meant."""
-        if len(self._authors) == 1:
-            return facts.author in self._authors
-        return not self._authors and self._role is not None and facts.role == self._role.value
+        return facts.author in self._authors if len(self._authors) == 1 else facts.role == self._role
 
 
 def pass_strictly(tx: Transaction, found: Candidates, gate: Gate, projects: Collection[int]) -> set[int]:

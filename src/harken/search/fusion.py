@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import cache
 from importlib import resources
 from itertools import repeat
@@ -24,7 +25,7 @@ from harken.search.query import Query
 from harken.storage.facts import EntryFacts, Neighbours
 from harken.storage.ports import Holding
 from harken.text.traits import unpack
-from harken.text.words import MONTHS
+from harken.text.words import MONTHS, WORD, days_in_words
 
 # So many of the best are ordered anew; the others stay behind them as they are.
 REORDERED = 100
@@ -229,7 +230,9 @@ _WHO = re.compile(r"\b(?:who|whom|whose|where|which|wer|wem|wen|wo|qui|où|quié
 _MANY = re.compile(
     r"\bhow (?:many|much|often|old|long)\b|\bwie (?:viele?|oft|lange)\b|\bcombien\b|\bcuántos?\b|\bсколько\b"
 )
-_DAY_OF_MONTH = re.compile(r"\b(\d{1,2})(?:st|nd|rd|th)?\b")
+_DAY_OF_MONTH = re.compile(r"(?<![\w.:/])(\d{1,2})(?:st|nd|rd|th)?(?![\w:/]|\.\d)")
+# "Which port may we use?" names no month, "in may" does.
+_NO_MONTH = re.compile(r"(?<!\d )(?<!\b(?:in|of|by) )(?<!\b(?:last|this|next) )\b(?:may|march|(?<!.)May)\b(?! \d)")
 _YEAR = re.compile(r"\b(?:19|20)\d\d\b")
 
 
@@ -246,8 +249,9 @@ class _Cues:
 
     @classmethod
     def of(cls, query: Query) -> _Cues:
-        text = query.text.lower()
-        months = frozenset(number for number, name in enumerate(MONTHS, start=1) if name.lower() in query.words)
+        said = days_in_words(query.text)
+        text, words = said.lower(), set(WORD.findall(_NO_MONTH.sub("", said).lower()))
+        months = frozenset(number for number, name in enumerate(MONTHS, start=1) if name.lower() in words)
         days = frozenset(int(day) for day in _DAY_OF_MONTH.findall(text) if int(day) <= 31) if months else frozenset()
         years = frozenset(map(int, _YEAR.findall(text)))
         when, who, many = (pattern.search(text) is not None for pattern in (_WHEN, _WHO, _MANY))
@@ -255,10 +259,10 @@ class _Cues:
 
     def day_match(self, facts: EntryFacts) -> float:
         """1 for the month that is named, 2 for about the day; 0 for another, or another year."""
-        moment = facts.created_at
-        if moment.month not in self.months or (self.years and moment.year not in self.years):
-            return 0.0
-        return 2.0 if any(abs(moment.day - day) <= 1 for day in self.days) else 1.0
+        moment = facts.created_at.astimezone()
+        about = [moment + timedelta(days=more) for more in (0, -1, 1)]
+        named = [each for each in about if each.month in self.months and (not self.years or each.year in self.years)]
+        return 2.0 if any(each.day in self.days for each in named) else float(moment in named)
 
 
 def _rarities(held: Holding) -> Floats:

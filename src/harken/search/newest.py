@@ -13,7 +13,16 @@ from harken.model.conversations import Hit, Reason, Role
 from harken.search.query import distinctive_terms, is_bare_question
 from harken.storage.ports import MESSAGE_SOURCE, Readable, Transaction
 from harken.storage.vectors import answering_space, read_vectors
-from harken.text.words import MONTHS, STOP_WORDS, WORD, is_weekday, phrases, split_sentences, word_lists
+from harken.text.words import (
+    MONTHS,
+    STOP_WORDS,
+    WORD,
+    days_in_words,
+    is_weekday,
+    phrases,
+    split_sentences,
+    word_lists,
+)
 
 SAID_BEFORE = "said_before"
 MARK = "said before that"
@@ -207,7 +216,7 @@ def _openings(section: str) -> frozenset[str]:
 def _clauses(text: str) -> tuple[_Clause, ...]:
     unsaid = word_lists("courtesies/any_language")["questions"] | word_lists("change")["supposed"]
     sections, found = _sections(text), []
-    for sentence in split_sentences(text):
+    for sentence in split_sentences(days_in_words(text)):
         parts = _CLAUSE.split(sentence)
         if sentence.rstrip().endswith(("?", "？")):
             parts.pop()
@@ -231,8 +240,10 @@ def _values(text: str, sections: frozenset[str]) -> list[tuple[str, str]]:
         return home
     dates = [((first or second), day_first or day) for first, day, day_first, second in _DATE.findall(text)]
     found = [("date", f"{month} {day}".lower()) for month, day in dates]
+    # "8080 now" has no unit, while "5 new servers" are no correction of what there was before.
+    no_units = STOP_WORDS | word_lists("change")["now"] - {"new"}
     for sign, number, unit in _NUMBER.findall(_DATE.sub(" ", text)):
-        if not _YEAR.fullmatch(number) and (sign or unit) and unit.lower() not in STOP_WORDS:
+        if not _YEAR.fullmatch(number) and (sign or unit) and unit.lower() not in no_units:
             found.append((f"#{sign or unit.lower()[:_STEM]}", number.replace(",", "")))
     return found + home
 

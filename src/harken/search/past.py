@@ -455,7 +455,8 @@ def _marked(shown: tuple[PastConversation, ...]) -> tuple[PastConversation, ...]
     said = [each for talk in shown for each in talk.exchanges]
 
     def mark(one: PastExchange) -> PastExchange:
-        return replace(one, said_before=any(corrects(each.user, one.user) for each in said if each.at > one.at))
+        later = [each.user for each in said if each.at > one.at and each.authors[:1] == one.authors[:1]]
+        return replace(one, said_before=any(corrects(each, one.user) for each in later))
 
     return tuple(replace(talk, exchanges=tuple(map(mark, talk.exchanges))) for talk in shown)
 
@@ -489,7 +490,7 @@ def _shown_exchange(
     for role, default in ((Role.USER, 0), (Role.ASSISTANT, -1)):
         mine = [message for message in head.said if message.role is role]
         # What an agent is about to do is no answer, however like the question.
-        mine = [each for each in mine if len(mine) == 1 or not announces(each.text)] or mine
+        mine = [each for each in mine if len(mine) == 1 or role is Role.USER or not announces(each.text)] or mine
         best = max(mine, key=lambda message: scores.get(message.entry_id or 0, 0.0), default=None)
         if best is not None and best.entry_id not in scores:
             best = mine[default]

@@ -21,6 +21,7 @@ from harken.text.words import (
     UNSPACED,
     UNSPACED_RUN,
     WORD,
+    days_in_words,
     passing_words,
     split_sentences,
     split_unspaced,
@@ -43,6 +44,9 @@ _CUT_WORD = re.compile(f"[^\\W_{UNSPACED}]+$")
 _MOST_ASKED_CHARS = 400
 _QUESTION_MARK = re.compile("[?？؟]")
 _ASKS, _ENDS = re.compile(r"[?？؟]\W*$"), re.compile(r"[.!…:;。！]\W*$")
+# What is glued to a word and is none of it: "the gateway's", "dell'errore".
+GLUED = re.compile("['’]s$|^(?:[cdjlmnst]|qu|un|[dns]?[aeu]ll|quell)['’](?=..)")
+_NUMBERED = re.compile(r".*\d")
 # Up to the next opening of the same: of thousands without an end, each looked through all that is behind it.
 _SCAFFOLDING = re.compile(rf"{UNSAID_OPENING}(?:(?!<\1\b).)*?</\1>|```.*?```", re.DOTALL)
 
@@ -71,18 +75,20 @@ def parse_query(text: str) -> Query:
     cleaned = _SCAFFOLDING.sub(" ", text)
     flat = " ".join((cleaned if WORD.search(cleaned) else text).split())
     clipped = tokens.clip_middle(flat, MAX_QUERY_TOKENS)
-    found = [word.lower() for word in WORD.findall(clipped)]
+    found = list(dict.fromkeys(word.lower() for word in WORD.findall(f"{clipped} {days_in_words(clipped)}")))
     silent = stop_words(flat)
     content = [word for word in found if word not in silent] or found
     terms: dict[str, None] = {}
     for word in content:
-        for term in split_unspaced(word):
+        for term in split_unspaced(GLUED.sub("", word)):
             terms[_clipped(term)] = None
     # What may be a quotation: several words of which one says something, or a name.
     names = any(character.isdigit() or character == "_" for word in found for character in word)
     says = len(found) > 1 and any(word not in STOP_WORDS for word in found)
     quote = _clipped(" ".join(flat.split()[:MAX_QUOTED_WORDS])) if names or says else ""
-    return Query(clipped if found else "", tuple(terms)[:MAX_TERMS], frozenset(found), quote)
+    # What is asked stands before or behind what is pasted.
+    both_ends = (*list(terms)[: MAX_TERMS // 2], *list(terms)[MAX_TERMS // 2 :][-MAX_TERMS // 2 :])
+    return Query(clipped if found else "", both_ends, frozenset(found), quote)
 
 
 def _clipped(phrase: str) -> str:
@@ -243,15 +249,15 @@ def _places(text: str, terms: Sequence[str]) -> list[tuple[int, int]]:
 def share_held(terms: Iterable[str], words: Iterable[str]) -> float:
     """The share of terms that are among words, whatever their endings, 0 to 1; without terms 0."""
     wanted, there = list(terms), list(words)
-    stems, begun = set(map(_stem, there)), " ".join(["", *there])
-    held = sum(
-        f" {_stem(term)}" in begun or any(term[:end] in stems for end in range(1, len(term) + 1)) for term in wanted
-    )
+    stems, begun = tuple(map(_stem, there)), " ".join(["", *there])
+    alike = {term for term in wanted if f" {_stem(term)}" in begun or term.startswith(stems)}
+    held = sum(_stem(term) in stems if _NUMBERED.match(term) else term in alike for term in wanted)
     return held / max(1, len(wanted))
 
 
 def _stem(word: str) -> str:
-    return word[: max(4, len(word) - 3)]
+    # "TS2345" is no other ending of "TS2322", nor 8080 one of 80.
+    return numbered[0] if (numbered := _NUMBERED.match(word)) else word[: max(4, len(word) - 3)]
 
 
 def distinctive_terms(terms: Iterable[str]) -> list[str]:

@@ -38,8 +38,8 @@ _BEST, _KEPT, _SPREAD, _MOST_DEVIATIONS, _LEAST_DEVIATION = 5, 3, 50, 3.0, 1e-6
 # Cosine similarity of any two texts of one talk; over it they are alike.
 _UNLIKE = 0.6
 _LIST = re.compile(
-    r"\b(?:what|which)(?: [\w'’+-]+){0,2}? (?!(?:this|its|is|was|has|does|as)\b)[\w'’-]+[^\Ws]s"
-    r" (?:has|have|had|did|do|does)\b"
+    r"\b(?:what|which)(?: (?!(?:has|have|had|did|do|does)\b)[\w'’+-]+){0,2}?"
+    r" (?!(?:its|was|has|does|as)\b)[\w'’-]+[^\Wisu]s (?:has|have|had|did|do|does)\b"
     r"|\b(?:cu[aá]les|quel(?:le)?s|quali|quais|какие)\b|\bwelche \w+ (?:haben|habe|hat)\b|哪些",
     re.IGNORECASE,
 )

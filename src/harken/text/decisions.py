@@ -6,11 +6,13 @@ import re
 from collections.abc import Iterable, Sequence
 
 from harken.text.shown import one_line
-from harken.text.words import content_terms, phrases, split_sentences
+from harken.text.words import content_terms, phrases, split_sentences, words_of
 
 MOST_CHARS = 240
 _LEAST_SHARED = 2
 _ENDED = re.compile(r"[^\W\d].*[.!…。！][\"'”’»)*`]*$")
+_EXCLAIMED = re.compile(r"(?:\S+ ){0,2}\S+!")
+_LED = re.compile(rf"^(?:{'|'.join(words_of('small_talk'))}),? ", re.IGNORECASE)
 
 
 def decision_in(texts: Sequence[str], about: Iterable[str] = ()) -> str:
@@ -31,9 +33,10 @@ def decision_in(texts: Sequence[str], about: Iterable[str] = ()) -> str:
 
 
 def announces(text: str) -> bool:
-    """Return whether each sentence of a text merely says what comes next, or that one is glad to help."""
+    """Return whether a text says what comes next, or that one is glad to help, and "Good!" or "now" at most beside."""
     begins = phrases("decisions", "announces").match
-    return begins(text) is not None and all(map(begins, split_sentences(text)))
+    said = [each for each in split_sentences(text) if not _EXCLAIMED.fullmatch(each)] or split_sentences(text)
+    return bool(said) and all(begins(each) or begins(_LED.sub("", each)) for each in said)
 
 
 def outcome(sentence: str) -> str:

@@ -208,12 +208,13 @@ def may_state_briefly(text: str) -> bool:
 def _rule(said: str, start: int, end: int, finders: Sequence[_Find]) -> tuple[int, int] | None:
     """Where the rule of a sentence stands; of a long one, the part that states it."""
     sentence = said[start:end]
-    found = next((found for find in finders if (found := find(sentence)) and not _ASKS.match(sentence)), None)
+    stated = ((found, _ASKED_BEHIND.search(sentence, found.end())) for find in finders if (found := find(sentence)))
+    told = ((found, sentence[: asked.start() if asked and sentence[-1] == "?" else None]) for found, asked in stated)
+    found, rule = next((each for each in told if not _ASKS.match(each[1])), (None, ""))
     if found is None or len(sentence) < _LEAST_CHARS or _REPORTED.search(sentence, 0, found.start()):
         return None
     if len(sentence) <= _MOST_CHARS:
-        asked = _ASKED_BEHIND.search(sentence, found.end()) if sentence.endswith("?") else None
-        return start, start + len(sentence[: asked.start() if asked else None].rstrip())
+        return start, start + len(rule.rstrip())
     first = sentence.rfind(", ", 0, found.start() + 1) + 2 if ", " in sentence[: found.start() + 1] else 0
     beyond = _GOES_ON.search(sentence, max(found.end(), first + _LEAST_CHARS))
     last = min(first + _MOST_CHARS, beyond.start() if beyond else len(sentence))

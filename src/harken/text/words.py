@@ -38,6 +38,9 @@ WEEKDAY = re.compile(
     r"|суббот\w+|воскресень\w+",
     re.IGNORECASE,
 )
+_MONTHS_OF = {name[:3].lower(): name for name in MONTHS}
+_ISO_DAY = re.compile(r"\b((?:19|20)\d\d)-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])\b")
+_SHORT_MONTH = re.compile(rf"(?:(?<=\d )|\b(?=\w+\.? \d))(?:{'|'.join(_MONTHS_OF)})t?\b\.?", re.IGNORECASE)
 MAX_TEXT_TOKENS = 4000
 MAX_SENTENCE_TOKENS = 60
 # A line as long as this was mostly broken by an editor, a shorter one by its writer.
@@ -208,6 +211,12 @@ def _russian_stem(word: str) -> str:
 def day_in_words(microseconds: int) -> str:
     """Return the day of a moment since 1970 UTC as people write it, `8 May 2023`: a question that names it finds it."""
     return _date(microseconds // _DAY_MICROSECONDS)
+
+
+def days_in_words(text: str) -> str:
+    """Return the text with its days as people write them: `9 August 2026` of `2026-08-09`, `August 9` of `Aug. 9`."""
+    spelled = _ISO_DAY.sub(lambda day: f"{int(day[3])} {MONTHS[int(day[2]) - 1]} {day[1]}", text)
+    return _SHORT_MONTH.sub(lambda month: _MONTHS_OF[month[0][:3].lower()], spelled)
 
 
 @lru_cache(maxsize=4096)

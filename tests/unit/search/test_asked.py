@@ -21,6 +21,17 @@ NOW = datetime(2026, 9, 20, 12, tzinfo=UTC)
         ("When did Maria adopt her dog?", "When did Peter adopt his dog?", 0.95, False),
         ("What happened in 2021 at the harbour?", "What happened in 2022 at the harbour?", 0.97, False),
         ("Which port does the importer listen on?", "What port is the importer listening on?", 0.5, False),
+        ("How do I fix TS2322?", "How do I fix TS2345?", 0.97, False),
+        ("TS2322 means what here?", "TS2345 means what here?", 0.97, False),
+        ("TS2322 means what here?", "What does TS2322 mean?", 0.97, True),
+        ("端口8080是谁的?", "端口9090是谁的?", 0.97, False),
+        ("Which service listens on port 80?", "Which service listens on port 8080?", 0.97, False),
+        ("What did we do about issue 12345?", "What have we done about issue 12345?", 0.97, True),
+        ("How do we parse dates in Java?", "How do we parse dates in JavaScript?", 0.97, False),
+        ("What do we build in C for Canada?", "What do we build in CSS for Canada?", 0.97, False),
+        ("Which Canadian servers do we rent?", "Which servers in Canada do we rent?", 0.97, True),
+        ("Where is the limit of the APIs set?", "Where is the limit of the API set?", 0.97, True),
+        ("One thing. Where does Staging listen?", "Quickly, on what port? Where does Staging listen?", 0.97, True),
     ],
 )
 def test_questions_are_the_same_by_their_words_or_their_meaning_and_never_against_names(

@@ -230,6 +230,15 @@ def test_every_retrieval_leaves_a_line_without_its_words(harken: Harken, clock: 
         assert "tap" not in repr(tx.connection.execute(retrievals.select()).all())
 
 
+def test_what_a_person_proposes_is_quoted_where_they_said_more(harken: Harken, clock: Clock) -> None:
+    for role, text in (("user", "Let's use a copper kitchen tap."), ("user", "Anything else?"), ("assistant", "Fine.")):
+        clock.go_on(seconds=1)
+        harken.record_message("tap", role, text)
+    harken.embed()
+    said = [quote.text for quote in harken.chats.quotes_about("Which kitchen tap do we use?", "another conversation")]
+    assert any("User: Let's use a copper kitchen tap." in text for text in said)
+
+
 def test_a_prompts_search_writes_its_line_once_nobody_waits(harken: Harken, clock: Clock) -> None:
     three_talks(harken, clock)
     with harken.store.writing():

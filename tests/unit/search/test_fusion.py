@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
@@ -65,9 +65,16 @@ def test_the_day_that_is_asked_about() -> None:
         ("what happened in May 2022", [0.0]),
         ("what happened in June", [0.0]),
         ("what happened", [0.0]),
+        ("what happened on 2023-05-08", [2.0]),
+        ("what happened at 8:30 in May, on Python 3.8", [1.0]),
+        ("what happened in may", [1.0]),
+        ("which port may we use", [0.0]),
+        ("May we use this port", [0.0]),
     ):
         assert column(known_of(query, ROSES), "day") == days
     assert column(known_of("in June", ROSES, at=JUNE), "day") == [1.0]
+    assert column(known_of("on Jun 8", ROSES, at=JUNE), "day") == [2.0]
+    assert column(known_of("on 1 June", ROSES, at=JUNE - timedelta(days=8)), "day") == [2.0]
 
 
 def test_what_stands_before_and_behind_counts() -> None:

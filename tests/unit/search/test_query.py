@@ -26,8 +26,13 @@ class TestTerms:
             ("KUBERNETES kubernetes Kubernetes", ("kubernetes",)),
             ("what is it", ("what", "is", "it")),
             ("don't panic", ("panic",)),
-            ("O'Brien's files", ("o'brien's", "files")),
+            ("O'Brien's files", ("o'brien", "files")),
+            ("the gateway’s timeout", ("gateway", "timeout")),
+            ("pourquoi l'erreur d'installation ?", ("erreur", "installation")),
+            ("dove ho messo il log dell'errore?", ("messo", "log", "errore")),
             ("foo_bar v2.0", ("foo_bar", "v2", "0")),
+            ("deploy of 2026-08-09", ("deploy", "2026", "08", "09", "9", "august")),
+            ("deploy of Aug. 9th", ("deploy", "aug", "9th", "august")),
             ("что ты думаешь о Москве", ("думаешь", "москве")),
             ("北京天气怎么样", ("北京", "京天", "天气", "气怎", "怎么", "么样")),
             ("去 x北京y", ("去", "北京", "x", "y")),
@@ -40,6 +45,11 @@ class TestTerms:
 
     def test_no_query_has_more_terms_than_can_be_looked_up(self) -> None:
         assert len(parse_query(" ".join(f"word{number}" for number in range(500))).terms) == MAX_TERMS
+
+    def test_a_question_behind_a_long_paste_is_looked_up(self) -> None:
+        pasted = " ".join(f"word{number}" for number in range(60))
+        terms = parse_query(f"Zebras! {pasted} Where are the crossings?").terms
+        assert (terms[0], terms[-1], len(terms)) == ("zebras", "crossings", MAX_TERMS)
 
     @pytest.mark.parametrize("text", ["", "   ", "?!", "\n\t", "🦓", "---"])
     def test_a_query_without_a_word_asks_for_nothing(self, text: str) -> None:

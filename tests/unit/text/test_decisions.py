@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from harken.text.decisions import decision_in, open_in, outcome
+from harken.text.decisions import announces, decision_in, open_in, outcome
 
 
 @pytest.mark.parametrize(
@@ -33,6 +33,23 @@ def test_the_last_sentence_that_decides_stands_before_one_that_answers(texts: li
 def test_what_is_open_is_said_by_the_last_such_sentence() -> None:
     assert open_in(["The backup is still open. It is late."]) == "The backup is still open."
     assert open_in(["All is done."]) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "announced"),
+    [
+        ("Now let me wire everything together:", True),
+        ("Good finds! Let me look at the actual repository:", True),
+        ("Perfect! Yes, let me update the image:", True),
+        ("Certainly!", True),
+        ("Deployed to staging!", False),
+        ("The build is broken. Let me fix it:", False),
+        ("Now the build is green.", False),
+        ("", False),
+    ],
+)
+def test_what_comes_next_is_announced_behind_a_word_that_says_nothing_too(text: str, announced: bool) -> None:
+    assert announces(text) is announced
 
 
 def test_what_merely_answers_is_not_called_decided() -> None:

@@ -250,6 +250,12 @@ def test_a_question_behind_a_rule_is_no_part_of_it() -> None:
     assert [text[start:end] for start, end in rules_in(text)] == ["I prefer bullet points over paragraphs"]
 
 
+def test_a_question_behind_a_rule_does_not_make_it_one_for_once() -> None:
+    text = "I prefer writing in the mornings, can you help me to make the most of this time?"
+    assert [text[start:end] for start, end in rules_in(text)] == ["I prefer writing in the mornings"]
+    assert not rules_in("I prefer tabs this time, can you use them?")
+
+
 def test_of_a_long_sentence_the_part_is_kept_that_states_it() -> None:
     text = (
         "I'm trying to keep my small weather app easy to maintain while I learn how all of this works in practice, so "
