@@ -389,6 +389,20 @@ def test_one_with_other_settings_is_left_alone(cli: CommandLine, daemon: Callabl
     assert "was started with other settings (HARKEN_*)" in said
 
 
+def test_one_leaves_when_only_those_ask_whom_it_refuses(cli: CommandLine, place: DaemonPaths) -> None:
+    other, seen = cli.environment({"HARKEN_SEARCH__LIMIT": "3"}), set()
+    hurried = CommandLine(cli.home, cli.person, {**cli.settings, "HARKEN_SERVE__IDLE_SECONDS": "1"})
+
+    def has_left(process: subprocess.Popen[str]) -> bool:
+        with suppress(DaemonError):
+            seen.add(ask(place, "/v1/ping", None, other, PATIENCE_SECONDS).status)
+        return process.poll() is not None
+
+    with hurried.running("serve", "--quiet") as process:
+        eventually(lambda: has_left(process))
+    assert seen == {409}
+
+
 def test_one_answers_however_its_home_is_named(cli: CommandLine, daemon: Callable[[], int], place: DaemonPaths) -> None:
     daemon()
     env = {name: value for name, value in cli.environment().items() if name != "HARKEN_HOME"}
