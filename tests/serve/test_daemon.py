@@ -28,9 +28,11 @@ from coding_agent import (
     start_seconds,
 )
 from command_line import PYTHON, CommandLine
+from harken.engine import Harken
 from harken.serve.daemon.lock import holder
 from harken.serve.daemon.paths import DaemonPaths, home_of
 from harken.serve.daemon.wire import OK, DaemonError
+from harken.serve.mcp.daemon_client import DaemonClient
 from quotations import quotations
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no Unix sockets")
@@ -379,6 +381,21 @@ def test_one_of_another_version_makes_way(
     monkeypatch.setattr("harken.serve.daemon.wire.__version__", "99.0")
     assert ask(place, "/v1/ping", None, cli.environment(), PATIENCE_SECONDS).status == 426
     eventually(lambda: (found := holder(place)) is None or found.pid != old)
+
+
+def test_an_mcp_server_from_before_an_upgrade_ends_no_third_one(
+    cli: CommandLine, daemon: Callable[[], int], folder: Path, place: DaemonPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = DaemonClient(place, cli.environment(), folder, lambda: Harken(cli.home, env={}))
+    pids = [0]
+    for _ in range(3):
+        eventually(lambda: (found := holder(place)) is None or found.pid != pids[-1])
+        pids.append(daemon())
+        with monkeypatch.context() as upgraded:
+            upgraded.setattr("harken.serve.daemon.wire.__version__", "0.0.1")
+            assert not client.is_served()
+    time.sleep(1)
+    assert answering(cli, place) == pids[-1]
 
 
 def test_one_with_other_settings_is_left_alone(cli: CommandLine, daemon: Callable[[], int], place: DaemonPaths) -> None:
