@@ -88,7 +88,7 @@ def cut(content: bytes) -> bytes:
 
 
 def newer(content: bytes) -> bytes:
-    return content.replace(b'"version":2', b'"version":7', 1)
+    return content.replace(b'"version":3', b'"version":7', 1)
 
 
 @pytest.mark.parametrize(

@@ -28,9 +28,11 @@ from coding_agent import (
     start_seconds,
 )
 from command_line import PYTHON, CommandLine
+from harken.engine import Harken
 from harken.serve.daemon.lock import holder
 from harken.serve.daemon.paths import DaemonPaths, home_of
 from harken.serve.daemon.wire import OK, DaemonError
+from harken.serve.mcp.daemon_client import DaemonClient
 from quotations import quotations
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no Unix sockets")
@@ -381,12 +383,41 @@ def test_one_of_another_version_makes_way(
     eventually(lambda: (found := holder(place)) is None or found.pid != old)
 
 
+def test_an_mcp_server_from_before_an_upgrade_ends_no_third_one(
+    cli: CommandLine, daemon: Callable[[], int], folder: Path, place: DaemonPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = DaemonClient(place, cli.environment(), folder, lambda: Harken(cli.home, env={}))
+    pids = [0]
+    for _ in range(3):
+        eventually(lambda: (found := holder(place)) is None or found.pid != pids[-1])
+        pids.append(daemon())
+        with monkeypatch.context() as upgraded:
+            upgraded.setattr("harken.serve.daemon.wire.__version__", "0.0.1")
+            assert not client.is_served()
+    time.sleep(1)
+    assert answering(cli, place) == pids[-1]
+
+
 def test_one_with_other_settings_is_left_alone(cli: CommandLine, daemon: Callable[[], int], place: DaemonPaths) -> None:
     daemon()
     other = cli.environment({"HARKEN_SEARCH__LIMIT": "3"})
     assert ask(place, "/v1/ping", None, other, PATIENCE_SECONDS).status == 409
     said = cli("serve", "--status", settings={"HARKEN_SEARCH__LIMIT": "3"}).out
     assert "was started with other settings (HARKEN_*)" in said
+
+
+def test_one_leaves_when_only_those_ask_whom_it_refuses(cli: CommandLine, place: DaemonPaths) -> None:
+    other, seen = cli.environment({"HARKEN_SEARCH__LIMIT": "3"}), set()
+    hurried = CommandLine(cli.home, cli.person, {**cli.settings, "HARKEN_SERVE__IDLE_SECONDS": "1"})
+
+    def has_left(process: subprocess.Popen[str]) -> bool:
+        with suppress(DaemonError):
+            seen.add(ask(place, "/v1/ping", None, other, PATIENCE_SECONDS).status)
+        return process.poll() is not None
+
+    with hurried.running("serve", "--quiet") as process:
+        eventually(lambda: has_left(process))
+    assert seen == {409}
 
 
 def test_one_answers_however_its_home_is_named(cli: CommandLine, daemon: Callable[[], int], place: DaemonPaths) -> None:

@@ -47,7 +47,8 @@ from harken.storage.records.rules import RULES
 from harken.storage.vectors import answering_space
 from harken.text.characters import sound_value
 
-FORMAT, VERSION = "harken-export", 2
+# A line of a kind, or in a form, that the Harken before refuses takes another version.
+FORMAT, VERSION = "harken-export", 3
 # An id names a folder of the journal, so an export may not bring one that leads out of it.
 _ID = re.compile(r"\w[\w.-]{0,127}")
 _ID_FIELDS = ("uid", "conversation_uid", "segment_uid", "exchange_uid", "parent_uid")

@@ -30,7 +30,7 @@ def kept(place: RecordedHome, content: bytes) -> Path:
 
 def test_an_empty_store_gives_an_export_of_nothing(place: RecordedHome) -> None:
     content = written(place)
-    assert content == b'{"format":"harken-export","version":2}\n{"end":"harken-export","lines":0}\n'
+    assert content == b'{"format":"harken-export","version":3}\n{"end":"harken-export","lines":0}\n'
     assert list(read_export(kept(place, content))) == []
 
 
@@ -112,9 +112,29 @@ def test_an_export_is_told_from_other_files_by_its_first_line(place: RecordedHom
 
 
 def test_a_newer_version_is_refused_before_anything_is_read(place: RecordedHome) -> None:
-    content = written(place).replace(b'"version":2', b'"version":3')
-    with pytest.raises(ExportError, match=r"newer Harken \(version 3 of the format; this one reads 2\)"):
+    content = written(place).replace(b'"version":3', b'"version":4')
+    with pytest.raises(ExportError, match=r"newer Harken \(version 4 of the format; this one reads 3\)"):
         list(read_export(kept(place, content)))
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_an_earlier_version_is_read(place: RecordedHome, version: int) -> None:
+    place.talk("a", "one", "two")
+    content = written(place)
+    earlier = content.replace(b'"version":3', b'"version":%d' % version)
+    assert earlier != content
+    whole = [line.event for line in read_export(kept(place, content))]
+    assert [line.event for line in read_export(kept(place, earlier))] == whole
+
+
+def test_what_a_harken_of_version_2_cannot_read_is_of_a_later_version(tmp_path: Path) -> None:
+    with Harken(tmp_path / "home", embedder=HashingEmbedder(), env={}) as harken:
+        harken.core.update("user", "pet", "okapi")
+        harken.core.delete("user", "pet")
+        harken.maintenance.export(tmp_path / "export.jsonl")
+    header, deleted, _end = map(json.loads, (tmp_path / "export.jsonl").read_text().splitlines())
+    assert "value" not in deleted
+    assert header["version"] > 2
 
 
 def test_every_cut_is_noticed_and_what_came_before_it_is_given(place: RecordedHome) -> None:

@@ -118,8 +118,10 @@ class _SameHarken:
         self._daemon = daemon
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self._daemon.touch()
         refused = self._refusal(Headers(scope=scope)) if scope["type"] == "http" and REMOTE not in scope else None
+        if refused is None:
+            # Whom it refuses would keep it for ever from making way for one that answers them.
+            self._daemon.touch()
         await (refused or self._app)(scope, receive, send)
 
     def _refusal(self, headers: Headers) -> Response | None:

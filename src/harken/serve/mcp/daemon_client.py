@@ -25,6 +25,7 @@ from harken.serve.daemon.wire import (
     LINES,
     OK,
     OTHER_SETTINGS,
+    OTHER_VERSION,
     SETTINGS_HEADER,
     VERSION_HEADER,
     StrangerError,
@@ -59,6 +60,7 @@ class DaemonClient:
     _opened: Harken | None = field(default=None, init=False)
     _opening: Lock = field(default_factory=Lock, init=False)
     _started_at: float = field(default=-_START_AGAIN_SECONDS, init=False)
+    _replaced: int = field(default=0, init=False)
 
     async def answer(
         self, operation: AnyOperation, given: Mapping[str, Any], _context: Any, progress: Callable[[int, int], None]
@@ -82,7 +84,8 @@ class DaemonClient:
         Raises:
             HarkenError: another user listens where it would, or could.
         """
-        if self.paths is None:
+        # One of another version makes way for one of this; where the next does as well, Harken was upgraded meanwhile.
+        if self.paths is None or self._replaced > 1:
             return False
         try:
             status = ping(self.paths.socket, self.env, _PING_SECONDS)
@@ -90,6 +93,7 @@ class DaemonClient:
             # Where the folder is only open to others, the daemon closes it.
             self._start(self.paths)
             raise HarkenError(str(error)) from error
+        self._replaced += status == OTHER_VERSION
         if status not in (OK, OTHER_SETTINGS):
             self._start(self.paths)
         return status == OK
