@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from command_line import CommandLine, as_variables
+from harken.engine import Harken
 
 
 @pytest.fixture
@@ -62,6 +63,18 @@ def test_what_was_recalled_is_judged_and_search_says_why(tool: CommandLine, talk
     assert tool("rag", "recalls").out.startswith("Nothing has come back by itself yet")
     assert "names nothing" in tool.fails("rag", "useless", "ffffffffffff")
     assert talk
+
+
+def test_so_many_moments_of_recall_are_listed_as_were_asked_for_each_with_a_number(cli: CommandLine) -> None:
+    with Harken(cli.home, settings={"embedder": "none"}, env={}) as harken:
+        said = [harken.record_message("quay", "user", f"Quay {number} is free.") for number in range(3)]
+        for message in said:
+            harken.chats.note_given(message.conversation_uid, {message.uid: "near"}, lambda: False)
+    assert len(cli("rag", "recalls", "--limit", "2", "--json").json()) == 2
+    shown = cli("rag", "recalls", "--limit", "2")
+    assert "message: Quay 0" not in shown.out
+    assert "more with a higher --limit" in shown.err
+    assert said[1].uid in cli("rag", "wrong", "2").out
 
 
 def test_a_memory_is_to_be_looked_at_again_and_holds_still(tool: CommandLine) -> None:
