@@ -172,7 +172,7 @@ def _markdown(found: Sequence[DigestTopic]) -> str:
             lines += [f"  - {outcome(line.decided)}: {line.decided}"] if line.decided else []
             lines += [f"  - open: {line.open}"] if line.open else []
         lines.append("")
-    lines += [] if found else ["No topic has three conversations yet."]
+    lines += [] if found else ["Nothing is here of a topic that has three conversations or more."]
     return "\n".join(lines).rstrip() + "\n"
 
 
