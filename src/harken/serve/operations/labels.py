@@ -137,7 +137,7 @@ def _show_topics(printer: Printer, found: ShownTopics) -> None:
 
 def _suggest(harken: Harken, wanted: SuggestArguments, caller: Caller) -> dict[str, Any]:
     if wanted.on is None and caller.talk is None:
-        raise UsageError("Say which conversation: --on ID. Ids are printed by: harken list")
+        raise _unnamed(caller)
     label = harken.labels.show(wanted.on or (caller.talk.conversation_uid if caller.talk else ""))
     tags = [tag for tag in harken.topics.suggested_tags(label.conversation_uid) if tag not in label.tags]
     return {"id": label.conversation_uid, "suggested": tags}
@@ -258,10 +258,15 @@ class ProjectArguments:
     on: _ON = None
 
 
+def _unnamed(caller: Caller) -> UsageError:
+    how = "--on ID. Ids are printed by: harken list" if caller.is_owner else "give its id as `on`."
+    return UsageError(f"Say which conversation: {how}")
+
+
 def _named(harken: Harken, on: str | None, caller: Caller) -> str:
     if on is None:
         if caller.talk is None:
-            raise UsageError("Say which conversation: --on ID. Ids are printed by: harken list")
+            raise _unnamed(caller)
         return caller.talk.conversation_uid
     return id_meant(harken, on, caller, _SHORTEST_NAME)
 
