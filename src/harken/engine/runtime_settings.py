@@ -122,5 +122,5 @@ class RunTimeSettings:
     def _check(self, key: str) -> None:
         if key not in known_keys():
             meant = like_it(key)
-            hint = f"Did you mean {meant}?" if meant else "List them: harken config"
+            hint = f"Did you mean {meant}?" if meant else "List them: harken config --all"
             raise UsageError(f"There is no setting '{key}'. {hint}")
