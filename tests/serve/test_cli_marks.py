@@ -41,6 +41,7 @@ def test_a_conversation_is_tagged_found_by_its_tags_and_called_otherwise(tool: C
     assert tool("search", "quay", "--tag", "nothing", "--json").json()["hits"] == []
     assert [each["id"] for each in tool("list", "--tag", "old ships", "--json").json()["conversations"]] == [talk]
     assert tool("tag", "remove", "harbour", "--on", "1", "--json").json()["tags"] == ["old ships"]
+    assert tool("tag", "suggest", "--on", "1", "--json").json()["id"] == talk
     assert tool("tag", "--json").json() == {"tags": [{"tag": "old ships", "conversations": 1, "memories": 0}]}
     tool("conversations", "title", "The", "quay", "of", "the", "Aurora", "--on", talk)
     tool("conversations", "project", "/srv/port", "--on", talk)

@@ -67,15 +67,6 @@ class RenameArguments:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SuggestArguments:
-    """A conversation that might get tags."""
-
-    on: Annotated[
-        str | None, Argument("Its id; left out in a chat, the chat's own conversation."), Spelling("--on")
-    ] = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DigestArguments:
     """Of which conversations to tell."""
 
@@ -136,9 +127,7 @@ def _show_topics(printer: Printer, found: ShownTopics) -> None:
 
 
 def _suggest(harken: Harken, wanted: SuggestArguments, caller: Caller) -> dict[str, Any]:
-    if wanted.on is None and caller.talk is None:
-        raise _unnamed(caller)
-    label = harken.labels.show(wanted.on or (caller.talk.conversation_uid if caller.talk else ""))
+    label = harken.labels.show(_named(harken, wanted.on, caller))
     tags = [tag for tag in harken.topics.suggested_tags(label.conversation_uid) if tag not in label.tags]
     return {"id": label.conversation_uid, "suggested": tags}
 
@@ -201,6 +190,13 @@ _ON = Annotated[
 ]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuggestArguments:
+    """A conversation that might get tags."""
+
+    on: _ON = None
+
+
 class TaggedAnswer(TypedDict):
     """What has which tags now; `kind` is `conversation` or `memory`."""
 
@@ -258,15 +254,11 @@ class ProjectArguments:
     on: _ON = None
 
 
-def _unnamed(caller: Caller) -> UsageError:
-    how = "--on ID. Ids are printed by: harken list" if caller.is_owner else "give its id as `on`."
-    return UsageError(f"Say which conversation: {how}")
-
-
 def _named(harken: Harken, on: str | None, caller: Caller) -> str:
     if on is None:
         if caller.talk is None:
-            raise _unnamed(caller)
+            how = "--on ID. Ids are printed by: harken list" if caller.is_owner else "give its id as `on`."
+            raise UsageError(f"Say which conversation: {how}")
         return caller.talk.conversation_uid
     return id_meant(harken, on, caller, _SHORTEST_NAME)
 
