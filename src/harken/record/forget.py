@@ -21,6 +21,7 @@ from harken.storage.events import forget_rows
 from harken.storage.ports import Store, Transaction, rows_by
 from harken.storage.positions import conversations_of_messages, message_counts
 from harken.storage.projects import drop_unused, project_row
+from harken.storage.records.recalls import judged_place
 from harken.storage.records.rows import KEPT, TOPIC, kept_times, topics_with
 from harken.storage.state import SCRUB_DUE, get_setting, set_setting
 from harken.storage.tables import conversations
@@ -74,6 +75,9 @@ def plan_messages(tx: Transaction, uids: Sequence[str], moment: datetime) -> For
 
 def _begun(tx: Transaction, beginning: str) -> str:
     found = [uid for kind, uid in resolve_uid(tx, beginning) if kind == "message"] if len(beginning) >= _SHOWN else []
+    if not found and (saved := [kind for kind, _, _ in judged_place(tx, beginning) if kind in KEPT]):
+        words = {"value": "values"}.get(saved[0], saved[0])
+        raise NotFoundError(f"{beginning} is no message but a {saved[0]}. Try: harken {words} forget {beginning}")
     if len(found) != 1:
         what = f"Several ids of messages begin with {beginning}" if found else f"There is no message {beginning}"
         raise NotFoundError(f"{what}. Ids are printed by: harken search QUERY")
