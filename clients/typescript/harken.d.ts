@@ -439,7 +439,7 @@ export interface ListArguments {
   tags?: Array<string>;
   /** Those of subagents as well. */
   subagents?: boolean;
-  /** Only those of the subagents of this conversation: its whole id. */
+  /** Only those of the subagents of this conversation: its id. */
   parent?: string | null;
   /** How many at most. */
   limit?: number;

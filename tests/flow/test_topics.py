@@ -163,6 +163,7 @@ def test_the_digest_tells_what_was_decided_and_what_is_open(harken: Harken, cloc
     first, last = ask({"limit": 2}), ask({"limit": 2, "offset": 2})
     assert [len(first["topics"]), first["next_offset"], len(last["topics"]), last["next_offset"]] == [2, 2, 1, None]
     assert first["markdown"].count("\n## ") == 2
+    assert "Nothing is here of a topic that has three" in ask({"offset": 3})["markdown"]
 
 
 def test_the_digest_says_whose_words_are_not_to_be_trusted(harken: Harken) -> None:

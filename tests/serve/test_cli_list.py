@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 
 from command_line import CommandLine
+from harken.engine import Harken
+from harken.model.conversations import Role
+from harken.record.recorder import Batch, NewConversation, NewMessage
 from repositories import new_repository
 from terminals import WITHOUT_TERMINALS, terminal
 
@@ -39,6 +42,16 @@ def test_each_filter_leaves_what_it_names_newest_first(
     stocked: CommandLine, filters: tuple[str, ...], left: list[str]
 ) -> None:
     assert titles(stocked, *filters) == left
+
+
+def test_those_of_subagents_are_listed_by_as_much_of_an_id_as_lists_print(cli: CommandLine) -> None:
+    heads = [NewConversation("codex", "asked"), NewConversation("codex", "helper", parent_external_id="asked")]
+    with Harken(cli.home, settings={"embedder": "none"}, env={}) as harken:
+        harken.recorder.record([Batch(head, [NewMessage(Role.USER, "Find the zebra.")]) for head in heads])
+    for name in (heads[0].uid, heads[0].uid[:8], "asked"):
+        found = cli("list", "--parent", name, "--json").json()["conversations"]
+        assert [each["id"] for each in found] == [heads[1].uid]
+    assert "There is no conversation nowhere" in cli.fails("list", "--parent", "nowhere")
 
 
 def test_scripts_get_each_conversation_with_its_size_and_where_the_list_goes_on(stocked: CommandLine) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from command_line import CommandLine, as_variables
+from harken.engine import Harken
 
 
 @pytest.fixture
@@ -40,6 +41,7 @@ def test_a_conversation_is_tagged_found_by_its_tags_and_called_otherwise(tool: C
     assert tool("search", "quay", "--tag", "nothing", "--json").json()["hits"] == []
     assert [each["id"] for each in tool("list", "--tag", "old ships", "--json").json()["conversations"]] == [talk]
     assert tool("tag", "remove", "harbour", "--on", "1", "--json").json()["tags"] == ["old ships"]
+    assert tool("tag", "suggest", "--on", "1", "--json").json()["id"] == talk
     assert tool("tag", "--json").json() == {"tags": [{"tag": "old ships", "conversations": 1, "memories": 0}]}
     tool("conversations", "title", "The", "quay", "of", "the", "Aurora", "--on", talk)
     tool("conversations", "project", "/srv/port", "--on", talk)
@@ -62,6 +64,18 @@ def test_what_was_recalled_is_judged_and_search_says_why(tool: CommandLine, talk
     assert tool("rag", "recalls").out.startswith("Nothing has come back by itself yet")
     assert "names nothing" in tool.fails("rag", "useless", "ffffffffffff")
     assert talk
+
+
+def test_so_many_moments_of_recall_are_listed_as_were_asked_for_each_with_a_number(cli: CommandLine) -> None:
+    with Harken(cli.home, settings={"embedder": "none"}, env={}) as harken:
+        said = [harken.record_message("quay", "user", f"Quay {number} is free.") for number in range(3)]
+        for message in said:
+            harken.chats.note_given(message.conversation_uid, {message.uid: "near"}, lambda: False)
+    assert len(cli("rag", "recalls", "--limit", "2", "--json").json()) == 2
+    shown = cli("rag", "recalls", "--limit", "2")
+    assert "message: Quay 0" not in shown.out
+    assert "more with a higher --limit" in shown.err
+    assert said[1].uid in cli("rag", "wrong", "2").out
 
 
 def test_a_memory_is_to_be_looked_at_again_and_holds_still(tool: CommandLine) -> None:

@@ -50,6 +50,8 @@ def test_a_query_is_tried_out(harken: CommandLine) -> None:
     nothing = harken("rag", "test", "submarines").out
     assert nothing.startswith("Nothing comes back.\n")
     assert "Asked from the project " in nothing
+    assert "\n".join(harken("rag", "test", "submarines", "--json").json()["notes"]) in nothing
+    assert "Asked from the project " in harken("rag", "test", "submarines", "--json").json()["notes"][-1]
     assert "what was said in another comes back only if it is nearer than it would have to be there" in nothing
     harken("config", "set", "rag.scope", "all")
     assert "Asked from" not in harken("rag", "test", "submarines").out

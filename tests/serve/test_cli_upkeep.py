@@ -54,6 +54,20 @@ def test_forgetting_asks_first_and_takes_no_for_an_answer(filled: CommandLine) -
     assert filled("doctor").out.startswith("All agrees")
 
 
+def test_a_message_is_forgotten_by_as_much_of_its_id_as_a_terminal_shows(filled: CommandLine) -> None:
+    [hit] = filled.search("ten years", "--limit", "1")
+    assert "There is no message" in filled.fails("forget", hit["id"][:6], "--yes")
+    said = filled("forget", hit["id"][:18], hit["id"], "--yes").out
+    assert said == "Forgot 1 message. Backups made earlier still hold them.\n"
+    assert files_holding(filled.home, b"ten years") == []
+
+
+def test_what_is_no_message_is_refused_with_the_command_that_forgets_it(cli: CommandLine) -> None:
+    uid = cli("memory", "add", "The boiler is descaled in May.", "--json").json()["id"]
+    told = cli.fails("forget", uid[:18], "--yes")
+    assert f"{uid[:18]} is no message but a memory. Try: harken memory forget {uid[:18]}" in told
+
+
 @pytest.mark.parametrize(
     ("option", "count", "words"),
     [

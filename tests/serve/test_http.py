@@ -207,6 +207,15 @@ def test_a_conversation_goes_by_its_own_name_and_the_beginning_of_its_id_by_ever
         assert http.verb("conversation_title", {"on": name, "title": "Geese"}).json()["id"] == uid
 
 
+def test_what_is_missing_is_named_without_options_of_the_command_line(app: ASGIApp, harken: Harken) -> None:
+    http = Http(app)
+    memory = harken.memories.add("The fair was on Monday.", "event").memory.uid
+    assert http.verb("conversation_title", {"title": "Geese"}).json() == {
+        "error": "Say which conversation: give its id as `on`."
+    }
+    assert "Give one to review it by: 2027-01-31" in http.verb("memory_review", {"id": memory}).json()["error"]
+
+
 def test_behind_its_answer_a_prompt_leaves_a_line_in_the_log(app: ASGIApp, harken: Harken) -> None:
     harken.record_message("other", "user", "The staging cluster is called Zanzibar.", channel="claude-code")
     asked = {

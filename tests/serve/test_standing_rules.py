@@ -115,6 +115,17 @@ def test_a_rule_of_one_project_leaves_that_of_another_listed(cli: CommandLine, t
     assert [rule["holds"] for rule in cli("rules", "--everything", "--json").json()] == [True, True]
 
 
+def test_a_rule_of_a_list_is_shown_by_its_number_and_no_verdict_is_taken_for_it(cli: CommandLine) -> None:
+    with Harken(cli.home, env={}, settings={"embedder": "none"}) as harken:
+        harken.record_message("first", "user", f"Good morning. {UNITS}")
+    [rule] = cli("rules", "--json").json()
+    assert f"Good morning. {UNITS}" in cli("show", "1").out
+    assert f"is a rule, which no verdict changes. Drop it: harken rules drop {rule['id']}" in cli.fails(
+        "rag", "wrong", "1", code=2
+    )
+    assert "names nothing" in cli.fails("show", "talk.1")
+
+
 def test_a_dropped_rule_stays_dropped_after_the_rows_are_made_anew(cli: CommandLine) -> None:
     with Harken(cli.home, env={}, settings={"embedder": "none"}) as harken:
         for text in (UNITS, "Call me Sam."):

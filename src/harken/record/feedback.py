@@ -175,6 +175,9 @@ class Feedback:
 
 def _one(tx: Transaction, uid: str) -> tuple[str, str, str]:
     found = judged_place(tx, uid)
+    message, _, place = uid.rpartition(".")
+    if not found and place.isdecimal() and judged_place(tx, message):
+        raise UsageError(f"'{uid}' is a rule, which no verdict changes. Drop it: harken rules drop {uid}")
     if len(found) != 1:
         what = "names nothing that was said or saved" if not found else "is the beginning of several ids"
         raise NotFoundError(f"'{uid}' {what}. What came back is listed by: harken rag recalls")

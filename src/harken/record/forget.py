@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -15,12 +15,13 @@ from harken.journal.replay import IngestOf, drop_set_aside, replay_conversation,
 from harken.journal.staging import remove_staged
 from harken.model.conversations import Grave, SavedRecord, Tombstone
 from harken.model.team import RecordOrigin
-from harken.storage.conversations import conversation_named, conversations_named
+from harken.storage.conversations import conversation_named, conversations_named, resolve_uid
 from harken.storage.enrichment.webhooks import tell
 from harken.storage.events import forget_rows
 from harken.storage.ports import Store, Transaction, rows_by
 from harken.storage.positions import conversations_of_messages, message_counts
 from harken.storage.projects import drop_unused, project_row
+from harken.storage.records.recalls import judged_place
 from harken.storage.records.rows import KEPT, TOPIC, kept_times, topics_with
 from harken.storage.state import SCRUB_DUE, get_setting, set_setting
 from harken.storage.tables import conversations
@@ -60,16 +61,27 @@ class Forgotten:
 
 
 def plan_messages(tx: Transaction, uids: Sequence[str], moment: datetime) -> ForgetPlan:
-    """Name messages by id.
+    """Name messages by id, or by how it begins: a terminal shows no more of it.
 
     Raises:
-        NotFoundError: an id names no message.
+        NotFoundError: an id names no message, or several.
     """
-    places = conversations_of_messages(tx, uids)
-    _check_present(uids, places, "message")
+    places = dict(conversations_of_messages(tx, uids))
+    places |= conversations_of_messages(tx, [_begun(tx, uid) for uid in uids if uid not in places])
     topics = _topics(tx, places.values(), moment)
     graves = (Tombstone(uid, place, "message", moment) for uid, place in places.items())
     return ForgetPlan((*graves, *topics), len(places))
+
+
+def _begun(tx: Transaction, beginning: str) -> str:
+    found = [uid for kind, uid in resolve_uid(tx, beginning) if kind == "message"] if len(beginning) >= _SHOWN else []
+    if not found and (saved := [kind for kind, _, _ in judged_place(tx, beginning) if kind in KEPT]):
+        words = {"value": "values"}.get(saved[0], saved[0])
+        raise NotFoundError(f"{beginning} is no message but a {saved[0]}. Try: harken {words} forget {beginning}")
+    if len(found) != 1:
+        what = f"Several ids of messages begin with {beginning}" if found else f"There is no message {beginning}"
+        raise NotFoundError(f"{what}. Ids are printed by: harken search QUERY")
+    return found[0]
 
 
 def _topics(tx: Transaction, conversation_uids: Iterable[str], moment: datetime) -> list[SavedRecord]:
@@ -116,15 +128,10 @@ def plan_conversations(tx: Transaction, uids: Sequence[str], moment: datetime) -
     sizes = message_counts(tx, uids)
     if short := [uid for uid in uids if uid not in sizes and conversations_named(tx, uid)]:
         raise NotFoundError(f"To forget by {short[0]} takes {_SHOWN} characters of the id, which harken list prints.")
-    _check_present(uids, sizes, "conversation")
+    if missing := [uid for uid in uids if uid not in sizes]:
+        raise NotFoundError(f"There is no conversation {missing[0]}. Ids are printed by: harken list")
     graves = (Tombstone(uid, uid, "conversation", moment) for uid in sorted(sizes))
     return ForgetPlan((*graves, *_topics(tx, sizes, moment)), sum(sizes.values()))
-
-
-def _check_present(uids: Sequence[str], present: Collection[str], kind: str) -> None:
-    if missing := [uid for uid in uids if uid not in present]:
-        where = "list" if kind == "conversation" else "search QUERY"
-        raise NotFoundError(f"There is no {kind} {missing[0]}. Ids are printed by: harken {where}")
 
 
 def plan_project(tx: Transaction, name: str, moment: datetime) -> ForgetPlan:

@@ -26,6 +26,8 @@ _COUNTED = re.compile(
 )
 _QUARTER = re.compile("quart[ae]|кварт", re.IGNORECASE)
 _DOTTED = re.compile(r"\d\d?\.\d\d?\.")
+# A month, a day or a year, as chance has it; who writes `7` means days.
+_NUMBER = re.compile(r"\W*\d{1,3}\W*")
 # In Chinese one of the days of last week, or of next, where others mean the latest that is over, or the first to come.
 _OF_ANOTHER_WEEK = re.compile("[上下]个?(?:周|星期|礼拜)[一-龥]$")
 
@@ -90,7 +92,8 @@ def _spoken_span(text: str, now: datetime, prefer: str) -> tuple[datetime, datet
     settings = {"RELATIVE_BASE": now.astimezone().replace(tzinfo=None), "PREFER_DATES_FROM": prefer}
     # With dots the day stands first, in English as well.
     settings |= {"RETURN_TIME_AS_PERIOD": True} | ({"DATE_ORDER": "DMY"} if _DOTTED.match(text) else {})
-    found = DateDataParser(["en"], settings=settings).get_date_data(text) if len(text) <= _LONGEST else None
+    is_read = len(text) <= _LONGEST and not _NUMBER.fullmatch(text)
+    found = DateDataParser(["en"], settings=settings).get_date_data(text) if is_read else None
     # Making its patterns of all 205 languages takes 2.5 s.
     if found is not None and found.date_obj is None and (languages := _languages_of(text)):
         parser = DateDataParser(list(dict.fromkeys((*languages, "en"))), settings=settings)

@@ -104,6 +104,8 @@ def test_a_key_that_names_nothing_is_refused(harken: Harken) -> None:
     for call in (lambda: harken.run_time.set("auto_rag.topk", 1), lambda: harken.run_time.unset("nothing")):
         with pytest.raises(UsageError, match="There is no setting"):
             call()
+    with pytest.raises(UsageError, match=r"List them: harken config --all$"):
+        harken.run_time.unset("nothing")
     with pytest.raises(UsageError, match=r"Did you mean auto_rag\.top_k\?"):
         harken.run_time.set("auto_rag.topk", 1)
     with pytest.raises(UsageError, match=r"List them: harken config --all$"):

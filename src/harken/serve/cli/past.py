@@ -125,7 +125,8 @@ def test(session: CommandSession, query: Sequence[str], as_json: bool) -> None:
     notes = list(found.notes)
     if not found.conversations and of_others and session.talk is None and (project := identify_project(Path.cwd())):
         notes.append(f"Asked from the project {project.name}: {of_others} (rag.scope).")
-    session.tell(as_json, found.view(), *(lines or ["Nothing comes back."]), *((note, "dim") for note in notes))
+    view = {**found.view(), "notes": notes}
+    session.tell(as_json, view, *(lines or ["Nothing comes back."]), *((note, "dim") for note in notes))
 
 
 @rag.command()

@@ -60,7 +60,7 @@ class ListArguments:
     ] = ()
     subagents: Annotated[bool, Argument("Those of subagents as well.")] = False
     parent: Annotated[
-        str | None, Argument("Only those of the subagents of this conversation: its whole id.", most=200, is_rare=True)
+        str | None, Argument("Only those of the subagents of this conversation: its id.", most=200, is_rare=True)
     ] = None
     by: Annotated[str, Argument("How they are grouped.", choices=(_DAY, _PROJECT, _AGENT), is_shared=False)] = _DAY
     limit: Annotated[int, Argument("How many at most.", 1, 200), Spelling(limits=(1, 100_000))] = 30
@@ -101,7 +101,7 @@ def _list(harken: Harken, wanted: ListArguments, caller: Caller) -> Listing:
             until=parse_until(wanted.until, now) if wanted.until else None,
             with_subagents=wanted.subagents,
             tags=wanted.tags,
-            parent=wanted.parent,
+            parent=harken.chats.find(wanted.parent).conversation_uid if wanted.parent else None,
             limit=wanted.limit,
             offset=offset,
         )

@@ -100,10 +100,9 @@ def _recalls(harken: Harken, wanted: RecallsArguments, caller: Caller) -> Sequen
     uid = None
     if wanted.conversation is not None:
         uid = harken.chats.find(wanted.conversation).conversation_uid
-    # One more tells whether there are others.
-    found = harken.archive.recalls(wanted.limit + 1, before, uid)
+    found = harken.archive.recalls(caller.read_ahead(wanted.limit), before, uid)
     if caller.is_owner:
-        number_listed(harken, [item.uid for each in found[: wanted.limit] for item in each.items])
+        number_listed(harken, [item.uid for each in found for item in each.items])
     return found
 
 

@@ -67,15 +67,6 @@ class RenameArguments:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SuggestArguments:
-    """A conversation that might get tags."""
-
-    on: Annotated[
-        str | None, Argument("Its id; left out in a chat, the chat's own conversation."), Spelling("--on")
-    ] = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DigestArguments:
     """Of which conversations to tell."""
 
@@ -170,7 +161,7 @@ def _markdown(found: Sequence[DigestTopic]) -> str:
             lines += [f"  - {outcome(line.decided)}: {line.decided}"] if line.decided else []
             lines += [f"  - open: {line.open}"] if line.open else []
         lines.append("")
-    lines += [] if found else ["No topic has three conversations yet."]
+    lines += [] if found else ["Nothing is here of a topic that has three conversations or more."]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -197,6 +188,13 @@ _ON = Annotated[
     Argument("Its id, or the beginning of it; left out in a chat, the chat's own conversation.", most=200),
     Spelling("--on", help="Its id, or its number in the last list; left out in a chat, the chat's own conversation."),
 ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuggestArguments:
+    """A conversation that might get tags."""
+
+    on: _ON = None
 
 
 class TaggedAnswer(TypedDict):
@@ -259,7 +257,8 @@ class ProjectArguments:
 def _named(harken: Harken, on: str | None, caller: Caller) -> str:
     if on is None:
         if caller.talk is None:
-            raise UsageError("Say which conversation: --on ID. Ids are printed by: harken list")
+            how = "--on ID. Ids are printed by: harken list" if caller.is_owner else "give its id as `on`."
+            raise UsageError(f"Say which conversation: {how}")
         if harken.chats.newest(caller.talk.conversation_uid).segment_uid is None:
             said = "Nothing was said in this conversation yet. Say something first, or name another one: --on ID"
             raise UsageError(said)

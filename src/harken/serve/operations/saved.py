@@ -274,7 +274,7 @@ def _review(harken: Harken, wanted: MemoryReviewArguments, _caller: Caller) -> M
     if wanted.by is None:
         found = harken.memories.get(wanted.id)
         if found.suggested_review is None:
-            raise UsageError(f"A memory of {found.category} suggests no day. Give one: --by 2027-01-31")
+            raise UsageError(f"A memory of {found.category} suggests no day. Give one to review it by: 2027-01-31")
         return harken.memories.review(found.uid, found.suggested_review)
     is_days = wanted.by.isdecimal() and len(wanted.by) <= _MOST_DAY_DIGITS
     by = now + timedelta(days=int(wanted.by)) if is_days else parse_since(wanted.by, now, "future")

@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 _EXCERPT_CHARS = 280
 _MOST_HITS = 1000
 _MESSAGE_CHARS = 4000
+# A rule is a part of a message; lists number rules, too.
+_OF_RULE = re.compile(r"(.+-[0-9a-f]{12})\.\d+")
 
 
 class CutHitView(HitView):
@@ -312,7 +314,9 @@ def _find(harken: Harken, wanted: ShowArguments, caller: Caller) -> _Shown:
         found = harken.show(uid, wanted.around)
         return outline_of(harken, found.conversation.uid) if wanted.outline else _page_of(found, wanted)
     except NotFoundError as missing:
-        finders: tuple[Callable[[str], _Shown], ...] = harken.memories.get, harken.experiences.show, harken.sources.show
+        finders: list[Callable[[str], _Shown]] = [harken.memories.get, harken.experiences.show, harken.sources.show]
+        if message := _OF_RULE.fullmatch(uid):
+            finders.append(lambda _uid: _page_of(harken.show(message[1], wanted.around), wanted))
         for find in finders:
             try:
                 return find(uid)

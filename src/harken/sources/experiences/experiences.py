@@ -14,6 +14,7 @@ from harken.errors import NotFoundError, StoreReadOnlyError, UsageError
 from harken.model.arguments import DEFAULT_AGENT, check_limit
 from harken.model.conversations import ProjectIdentity, SavedRecord, Trust
 from harken.model.experiences import (
+    DOMAINS,
     EXPERIENCE,
     OUTCOMES,
     Experience,
@@ -240,6 +241,8 @@ class Experiences:
         check_limit(limit, _MOST_LISTED)
         if outcome is not None:
             check_one_of("outcome", outcome, list(ExperienceStatus))
+        if domain is not None:
+            check_one_of("domain", domain, DOMAINS)
         with self.store.reading() as tx:
             row = None if project is None else project_row(tx, project)
             passed = max(0, offset)

@@ -33,7 +33,7 @@ from harken.storage.records.rows import (
     standing_memories,
     standing_question,
 )
-from harken.storage.tables import interpret
+from harken.storage.tables import from_microseconds, interpret, to_microseconds
 
 DEFAULT_IMPORTANCE = 0.5
 _MOST_FOUND, _MOST_LISTED = 100, 1000
@@ -272,7 +272,9 @@ class Memories:
 
         Raises:
             NotFoundError: the id names none, or several.
+            UsageError: the moment is none.
         """
+        by = by and from_microseconds(to_microseconds(by))
         with self.recorder.saving(SOURCE) as records:
             [present] = _read(records.tx, [kept_uid(records.tx, SOURCE, uid)])
             now = self.recorder.now()

@@ -322,6 +322,8 @@ def test_lists_are_limited(harken: Harken) -> None:
             harken.experiences.list(*limits)
     with pytest.raises(UsageError, match="active, confirmed"):
         harken.experiences.list(outcome="won")
+    with pytest.raises(UsageError, match="domain must be one of debugging, "):
+        harken.experiences.list(domain="debuging")
 
 
 def test_forgotten_experiences_leave_rows_entries_and_journal(harken: Harken, tmp_path: Path) -> None:

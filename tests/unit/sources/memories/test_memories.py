@@ -214,6 +214,13 @@ def test_only_words_and_a_confirmation_say_that_a_memory_holds(harken: Harken) -
     assert harken.memories.edit(uid, content="The staging server is staging-8").held_at > confirmed
 
 
+@pytest.mark.parametrize("by", ["2027-01-31", NOON.date()])
+def test_a_day_of_review_that_is_no_moment_is_refused_with_what_to_give(harken: Harken, by: Any) -> None:
+    uid = harken.memories.add("Ann drives a tram.", "fact").memory.uid
+    with pytest.raises(UsageError, match=r"A moment is a datetime, as datetime\(2026, 5, 8\), not "):
+        harken.memories.review(uid, by)
+
+
 def test_memories_due_on_one_day_keep_their_order_when_all_is_made_anew(harken: Harken) -> None:
     first, second = (harken.memories.add(said).memory.uid for said in ("The quay is shut", "The ledger is on deck"))
     for uid in (first, second):
