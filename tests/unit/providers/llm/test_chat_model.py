@@ -390,7 +390,13 @@ class TestFailures:
         with pytest.raises(EndpointError, match="cannot be reached"):
             model.complete(ASKED)
 
-    @pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b"{}", b'{"choices": []}', b'{"choices": [{}]}'])
+    @pytest.mark.parametrize(
+        "body",
+        [
+            *(b"", b"<html>", b"[]", b"{}", b'{"choices": []}', b'{"choices": [{}]}'),
+            b'{"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": []}',
+        ],
+    )
     def test_an_answer_that_is_none_is_an_error(self, server: ChatServer, open_at: Opening, body: bytes) -> None:
         server.script(Reply(body=body))
         with pytest.raises(EndpointError, match="no chat completion"):
