@@ -54,9 +54,14 @@ def _openai(options: ChatOptions, connections: httpx2.AsyncClient) -> Model:
         def _map_tool_call_delta(self, choice: Any) -> Iterable[Any]:
             begun = vars(self).setdefault("_begun", {})
             for call in choice.delta.tool_calls or ():
-                if call.id and call.function and call.function.name:
-                    begun[call.index] = call.id
-                call.index = begun.get(call.index, call.index)
+                uid, name = begun.get(call.index, (call.index, None))
+                if name and call.function and call.function.name == name and call.id in (uid, "", None):
+                    # Named anew with each piece of its arguments, as MiniMax's are.
+                    call.function.name = None
+                elif call.id and call.function and call.function.name:
+                    uid = call.id
+                    begun[call.index] = uid, call.function.name
+                call.index = uid
             return super()._map_tool_call_delta(choice)
 
     class Compatible(OpenAIChatModel):
