@@ -29,7 +29,7 @@ def open_client(options: ChatOptions) -> tuple[Model, httpx2.AsyncClient]:
         ConfigError: the URL or the key cannot be used.
     """
     url = options.url or (_OLLAMA if options.vendor == "ollama" else None)
-    local: bool = url is not None and checked_endpoint(httpx2, url, "llm").host in LOOPBACK
+    local: bool = checked_endpoint(httpx2, url or _OPENAI, "llm").host in LOOPBACK
     if not options.api_key and options.url is None and options.vendor != "ollama":
         raise ConfigError(f"{options.vendor}:{options.model} needs an API key: set {options.key_hint}")
     check_key(options.api_key, "llm")
