@@ -180,16 +180,18 @@ def test_an_endpoint_that_is_not_there_is_an_error(server: EmbeddingServer) -> N
 )
 def test_an_answer_that_is_not_embeddings_is_an_error(server: EmbeddingServer, body: bytes) -> None:
     server.script(Reply(body=body))
-    with pytest.raises(EndpointError, match="something that is not embeddings"):
+    with pytest.raises(EndpointError, match="something that is not embeddings") as caught:
         _open(server.url).embed_query("hello")
+    assert caught.value.may_cost
 
 
 def test_vectors_of_another_length_than_before_are_an_error(server: EmbeddingServer) -> None:
     embedder = _open(server.url)
     embedder.embed_query("hello")
     server.script(Reply(body=b'{"data": [{"index": 0, "embedding": [1, 2]}]}'))
-    with pytest.raises(EndpointError, match="vectors of 2 dims, not 64"):
+    with pytest.raises(EndpointError, match="vectors of 2 dims, not 64") as caught:
         embedder.embed_query("hello")
+    assert caught.value.may_cost
 
 
 @pytest.mark.parametrize(
