@@ -33,7 +33,7 @@ from harken.storage.records.rows import (
     standing_memories,
     standing_question,
 )
-from harken.storage.tables import interpret
+from harken.storage.tables import from_microseconds, interpret, to_microseconds
 
 DEFAULT_IMPORTANCE = 0.5
 _MOST_FOUND, _MOST_LISTED = 100, 1000
@@ -274,8 +274,8 @@ class Memories:
             NotFoundError: the id names none, or several.
         """
         with self.recorder.saving(SOURCE) as records:
-            [present] = _read(records.tx, [kept_uid(records.tx, SOURCE, uid)])
-            now = self.recorder.now()
+            [present], now = _read(records.tx, [kept_uid(records.tx, SOURCE, uid)]), self.recorder.now()
+            by = by and from_microseconds(to_microseconds(by))
             written = replace(present, review_by=by, confirmed_at=now if confirmed else present.confirmed_at)
             return memory_of(records.save(kept_memory(written)))
 
