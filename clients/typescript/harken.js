@@ -20,7 +20,7 @@ export class ApiError extends Error {
 
 export class HarkenClient {
   constructor({ url, key, space, attempts = 5, timeout = 30_000, fetch = globalThis.fetch }) {
-    if (!key?.trim()) throw new Error("Without a key nobody is answered. It begins with hk_: harken key create");
+    if (!/^[\x20-\x7e]+$/.test(key?.trim() ?? "")) throw new Error("Without a key nobody is answered. It begins with hk_: harken key create");
     this.url = url.replace(/\/+$/, "");
     this.space = space;
     this.attempts = attempts;

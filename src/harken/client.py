@@ -68,7 +68,7 @@ class _Client:
     ) -> None:
         if not url.startswith(("https://", "http://")):
             raise UsageError(f"'{url}' is no address of a server. Give one like https://memory.example.org")
-        if not (key := key.strip()).isascii() or not key:
+        if not (key := key.strip()).isascii() or not key.isprintable() or not key:
             raise UsageError("Without a key nobody is answered. It begins with hk_: harken key create")
         self._headers = {"authorization": f"Bearer {key}", "user-agent": f"harken-client/{__version__}"}
         self._space = space

@@ -60,7 +60,8 @@ def test_each_verb_is_a_method_of_both_clients() -> None:
 def test_an_address_or_a_key_that_is_none_is_said_at_once(client: type[HarkenClient | AsyncHarkenClient]) -> None:
     with pytest.raises(UsageError, match="'localhost:4275' is no address of a server"):
         client("localhost:4275", "hk_1")
-    for key in ("", "\n", "hk_…"):
+    # The second of two lines in a file of keys would stand in an error, which names the header.
+    for key in ("", "\n", "hk_…", "hk_1\nhk_2"):
         with pytest.raises(UsageError, match="Without a key nobody is answered"):
             client("http://localhost:4275", key)
 
@@ -329,7 +330,7 @@ let refused = null;
 try {{ await harken.inSpace("hidden").remember({{ content: "Not here." }}); }}
 catch (error) {{ refused = [error instanceof ApiError, error.status, error.type, error.detail]; }}
 const wrong = [];
-for (const key of [undefined, "", " "]) {{
+for (const key of [undefined, "", " ", "hk_1\\nhk_2"]) {{
   try {{ new HarkenClient({{ url: {url}, key }}); }} catch (error) {{ wrong.push(error.message); }}
 }}
 const elsewhere = [];
@@ -353,7 +354,7 @@ def test_the_typescript_client_does_the_same_in_node(address: str, served: Serve
     found: dict[str, Any] = json.loads(ran.stdout)
     assert found["text"] == "  Kept as it is.\n"
     assert found["cut"] == "Cut in half \ufffd"
-    assert found["wrong"] == ["Without a key nobody is answered. It begins with hk_: harken key create"] * 3
+    assert found["wrong"] == ["Without a key nobody is answered. It begins with hk_: harken key create"] * 4
     assert sum(found["pages"]) >= 3
     assert found["pages"][0] == 2
     assert found["refused"][:3] == [True, 404, "urn:harken:problem:not-found"]

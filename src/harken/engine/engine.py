@@ -248,7 +248,7 @@ class Harken(Parts):
         self, session: str | ContextSession, query: str, *, channel: str = "library", excluded: Sequence[str] = ()
     ) -> Recall:
         """Earlier words of the conversation's segment that matter now; ids in `excluded` never come back."""
-        return self.chats.recall(self.chats.session(session, channel), query, excluded)
+        return self.chats.recall(self.chats.session(session, channel), query, several(excluded))
 
     def search(
         self,

@@ -9,9 +9,11 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
+from queue import Empty, SimpleQueue
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 from uuid import uuid4
 
@@ -313,7 +315,8 @@ class Worker:
         self.work = work
         self._poll_seconds = poll_seconds
         self._is_gentle = is_gentle
-        self._signal = threading.Event()
+        # An event's lock stays taken where Ctrl-C comes as it is set, and whoever has a worker woken waits for ever.
+        self._signal = SimpleQueue[None]()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._late_at = math.inf
@@ -332,13 +335,13 @@ class Worker:
         """Finish the batch in hand and end; one that takes longer is left at its next step, until its lease ends."""
         self._late_at = time.monotonic() + timeout_seconds
         self._stopping.set()
-        self._signal.set()
+        self.wake()
         if self._thread is not None:
             self._thread.join(timeout_seconds)
 
     def wake(self) -> None:
         """There is work; returns at once."""
-        self._signal.set()
+        self._signal.put(None)
 
     def _run(self, stopping: threading.Event) -> None:
         pace = Pace(
@@ -351,8 +354,10 @@ class Worker:
                 give_way()
                 if self._batch() == 0:
                     self.state = WorkerState.IDLE
-                    self._signal.wait(self._poll_seconds)
-                    self._signal.clear()
+                    with suppress(Empty):
+                        self._signal.get(timeout=self._poll_seconds)
+                        while True:
+                            self._signal.get_nowait()
         finally:
             if stopping is self._stopping:
                 self.state = WorkerState.STOPPED

@@ -217,7 +217,7 @@ def checked_endpoint(client: Any, text: str, section: str) -> Any:
     """The URL of a section of the settings, as a client (httpx or httpx2) parses it, if a call can be sent to it.
 
     Raises:
-        ConfigError: it is none, or has another scheme, no host, or a key or a query in it.
+        ConfigError: it is none, or has another scheme, no host, a key or a query, or a proxy that cannot be used.
     """
     try:
         url = client.URL(text)
@@ -228,6 +228,11 @@ def checked_endpoint(client: Any, text: str, section: str) -> Any:
     if url.userinfo or url.query:
         key = f"put a key into {section}.api_key"
         raise ConfigError(f"{section}.url must hold no key and no '?': {key}; Azure's /openai/v1 needs no api-version")
+    try:
+        client.Client(trust_env=url.host not in LOOPBACK, verify=False).close()
+    except (ImportError, ValueError) as error:
+        how = "for SOCKS, begin it with socks5:// and pip install socksio"
+        raise ConfigError(f"the proxy that ALL_PROXY or the like names cannot be used for {section}: {how}") from error
     return url
 
 

@@ -38,22 +38,24 @@ class Foreground:
     def __init__(self, patience_seconds: float = 0.5) -> None:
         self.patience_seconds = patience_seconds
         self.held_up = 0
-        self._changed = threading.Condition()
+        # Taken itself: Ctrl-C may leave that of a condition taken, and then all that works here waits for ever.
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._asked = 0
 
     def __enter__(self) -> None:
-        with self._changed:
+        with self._lock:
             self._asked += 1
 
     def __exit__(self, *_error: object) -> None:
-        with self._changed:
+        with self._lock:
             self._asked -= 1
             if not self._asked:
                 self._changed.notify_all()
 
     def give_way(self) -> None:
         """Wait until nobody waits for anything, but not for ever."""
-        with self._changed:
+        with self._lock:
             self.held_up += 1
             self._changed.wait_for(lambda: not self._asked, self.patience_seconds)
             self.held_up -= 1

@@ -242,7 +242,9 @@ class TestRecording:
     @pytest.mark.parametrize("moment", ["2026-05-08", date(2026, 5, 8)])
     def test_a_moment_that_is_none_is_refused_with_what_to_give(self, harken: Harken, moment: Any) -> None:
         harken.record_message("chat", "user", "The crane is at the quay.")
+        saved = harken.memories.add("The crane stays until May.").memory.uid
         for ask in (
+            lambda: harken.memories.review(saved, moment),
             lambda: harken.search("crane", scope=SearchScope(since=moment)),
             lambda: harken.search("crane", scope=SearchScope(until=moment)),
             lambda: harken.experiences.list(since=moment),

@@ -255,6 +255,11 @@ def test_auto_rag_recalls_messages_and_no_summaries(tmp_path: Path, clock: Clock
         harken.background.summarize()
         found = harken.auto_rag("tap", "the kitchen tap drip").items
         assert {item.hit.entry.source for item in found} == {"message"}
+        first = found[0].hit.entry.ref_uid
+        for excluded in ([first], first):
+            left = harken.auto_rag("tap", "the kitchen tap drip", excluded=excluded).items
+            assert len(left) == len(found) - 1
+            assert first not in {item.hit.entry.ref_uid for item in left}
 
 
 def long_talk(harken: Harken, count: int = 6) -> None:

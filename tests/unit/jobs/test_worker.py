@@ -1,13 +1,19 @@
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 
 from harken.jobs import job as worker_module
 from harken.jobs.job import Worker, WorkerState, run_until_idle
-from harken.providers.priority import small_step
+from harken.providers.priority import Foreground, small_step
+from harken.storage.sqlite.store import SqliteStore
 
 # Far longer than any test may last: whoever waits for it hangs.
 NEVER = 3600.0
@@ -181,6 +187,75 @@ class TestSignals:
         assert pile.is_idle()
         worker.stop()
         assert worker.state is WorkerState.STOPPED
+
+
+class TestInterrupts:
+    """Ctrl-C in the midst of what the program's own thread does with workers, wherever Python looks for it."""
+
+    def test_one_as_a_worker_is_woken_leaves_it_to_be_woken(self) -> None:
+        pile = Pile()
+        worker = Worker(pile, NEVER)
+        worker.start()
+        assert pile.is_idle()
+        interrupted(worker.wake)
+        pile.add(1)
+        later = threading.Thread(target=worker.wake, daemon=True)
+        later.start()
+        assert pile.done.acquire(timeout=5)
+        worker.stop()
+
+    def test_one_as_somebody_begins_or_ends_to_wait_holds_no_worker_up(self) -> None:
+        foreground = Foreground(patience_seconds=0.01)
+        interrupted(foreground.__enter__)
+        interrupted(foreground.__exit__)
+        worker = threading.Thread(target=foreground.give_way, daemon=True)
+        worker.start()
+        worker.join(5)
+        assert not worker.is_alive()
+
+    def test_one_behind_the_wait_for_the_write_lock_lets_others_write(self, tmp_path: Path) -> None:
+        store, lock = SqliteStore(tmp_path / "harken.db", tmp_path / "cache"), _TakenAndInterrupted()
+        store._writers = lock  # type: ignore[assignment]
+        with pytest.raises(KeyboardInterrupt), store.writing():
+            pass
+        assert lock.is_free_for_others()
+        store.close()
+
+
+class _TakenAndInterrupted:
+    """A lock that is there once the wait for it ends by Ctrl-C, as while other threads compute."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+
+    def acquire(self, timeout: float) -> bool:
+        self._lock.acquire(timeout=timeout)
+        raise KeyboardInterrupt
+
+    def release(self) -> None:
+        self._lock.release()
+
+    def is_free_for_others(self) -> bool:
+        with ThreadPoolExecutor(1) as other:
+            return other.submit(self._lock.acquire, blocking=False).result()
+
+
+def interrupted(call: Callable[[], object]) -> None:
+    """Call it, with Ctrl-C as each of the functions returns by which `threading` takes a lock."""
+
+    def strike(frame: FrameType, event: str, _given: object) -> Any:
+        if frame.f_code.co_filename == threading.__file__ and event == "return":
+            raise KeyboardInterrupt
+        return strike
+
+    traced = sys.gettrace()
+    sys.settrace(strike)
+    try:
+        call()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        sys.settrace(traced)
 
 
 class TestErrors:

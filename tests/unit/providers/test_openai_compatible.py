@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import traceback
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,8 +13,8 @@ import pytest
 
 from harken.errors import ConfigError, EndpointError
 from harken.providers.embedders.openai_compatible import OpenAICompatibleEmbedder
-from harken.providers.options import EmbedderOptions
-from harken.providers.registry import open_embedder
+from harken.providers.options import ChatOptions, EmbedderOptions
+from harken.providers.registry import open_chat_model, open_embedder
 from harken.testing import EmbeddingServer, Reply, hashed_vectors
 
 TEXTS = ["the cat sat on the mat", "dogs bark at night", "a cat and a dog"]
@@ -179,16 +180,18 @@ def test_an_endpoint_that_is_not_there_is_an_error(server: EmbeddingServer) -> N
 )
 def test_an_answer_that_is_not_embeddings_is_an_error(server: EmbeddingServer, body: bytes) -> None:
     server.script(Reply(body=body))
-    with pytest.raises(EndpointError, match="something that is not embeddings"):
+    with pytest.raises(EndpointError, match="something that is not embeddings") as caught:
         _open(server.url).embed_query("hello")
+    assert caught.value.may_cost
 
 
 def test_vectors_of_another_length_than_before_are_an_error(server: EmbeddingServer) -> None:
     embedder = _open(server.url)
     embedder.embed_query("hello")
     server.script(Reply(body=b'{"data": [{"index": 0, "embedding": [1, 2]}]}'))
-    with pytest.raises(EndpointError, match="vectors of 2 dims, not 64"):
+    with pytest.raises(EndpointError, match="vectors of 2 dims, not 64") as caught:
         embedder.embed_query("hello")
+    assert caught.value.may_cost
 
 
 @pytest.mark.parametrize(
@@ -212,6 +215,17 @@ def test_settings_that_cannot_be_meant_are_refused(changes: dict[str, Any], prob
         _open(values.pop("url"), **values)
     assert problem in str(caught.value)
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("proxy", ["socks://127.0.0.1:1080", "socks5://127.0.0.1:1080"])
+def test_a_proxy_that_takes_another_library_is_named(proxy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALL_PROXY", proxy)
+    monkeypatch.setitem(sys.modules, "socksio", None)
+    with pytest.raises(ConfigError, match=r"ALL_PROXY.* pip install socksio"):
+        _open("https://api.example.org/v1")
+    with pytest.raises(ConfigError, match=r"ALL_PROXY.* pip install socksio"):
+        open_chat_model(ChatOptions("openai", "m", api_key=KEY))
+    _open("http://localhost:1/v1")
 
 
 def test_threads_may_share_an_embedder(server: EmbeddingServer) -> None:

@@ -122,7 +122,8 @@ class OpenAICompatibleEmbedder(PrefixingEmbedder):
         with self._lock:
             self._dims = self._dims or dims
         if dims != self._dims:
-            raise EndpointError(f"{self._endpoint} answers with vectors of {dims} dims, not {self._dims}")
+            said = f"{self._endpoint} answers with vectors of {dims} dims, not {self._dims}"
+            raise EndpointError(said, may_cost=True)
         return vectors
 
 
@@ -155,6 +156,5 @@ def _read(response: httpx.Response, count: int, endpoint: str) -> Vectors:
             raise ValueError("the vectors have no common length")
         return unit_rows(matrix)
     except (ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
-        raise EndpointError(
-            f"{endpoint} answers with something that is not embeddings ({type(error).__name__})"
-        ) from error
+        said = f"{endpoint} answers with something that is not embeddings ({type(error).__name__})"
+        raise EndpointError(said, may_cost=True) from error

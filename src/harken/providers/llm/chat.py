@@ -52,6 +52,8 @@ _CLIENT_ERRORS = (
     failures.UserError,
     CancelledError,
     httpx2.HTTPError,
+    # What the client's own code raises at an answer that has its form and not its parts, as without any choice.
+    *(AttributeError, IndexError, TypeError),
 )
 # In the words of Ollama, vLLM, llama.cpp, LM Studio and OpenRouter, which the client does not tell apart.
 _TAKES_NO_TOOLS = re.compile(r"not support tools|support tool use|tool choice requires|tools param requires", re.I)

@@ -29,7 +29,7 @@ def open_client(options: ChatOptions) -> tuple[Model, httpx2.AsyncClient]:
         ConfigError: the URL or the key cannot be used.
     """
     url = options.url or (_OLLAMA if options.vendor == "ollama" else None)
-    local: bool = url is not None and checked_endpoint(httpx2, url, "llm").host in LOOPBACK
+    local: bool = checked_endpoint(httpx2, url or _OPENAI, "llm").host in LOOPBACK
     if not options.api_key and options.url is None and options.vendor != "ollama":
         raise ConfigError(f"{options.vendor}:{options.model} needs an API key: set {options.key_hint}")
     check_key(options.api_key, "llm")
@@ -54,9 +54,14 @@ def _openai(options: ChatOptions, connections: httpx2.AsyncClient) -> Model:
         def _map_tool_call_delta(self, choice: Any) -> Iterable[Any]:
             begun = vars(self).setdefault("_begun", {})
             for call in choice.delta.tool_calls or ():
-                if call.id and call.function and call.function.name:
-                    begun[call.index] = call.id
-                call.index = begun.get(call.index, call.index)
+                uid, name = begun.get(call.index, (call.index, None))
+                if name and call.function and call.function.name == name and call.id in (uid, "", None):
+                    # Named anew with each piece of its arguments, as MiniMax's are.
+                    call.function.name = None
+                elif call.id and call.function and call.function.name:
+                    uid = call.id
+                    begun[call.index] = uid, call.function.name
+                call.index = uid
             return super()._map_tool_call_delta(choice)
 
     class Compatible(OpenAIChatModel):

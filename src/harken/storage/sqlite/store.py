@@ -9,7 +9,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import count
@@ -147,7 +147,7 @@ class SqliteStore:
         self._dialect = SqliteDialect()
         # One connection serves a store in memory, so its transactions take turns.
         self._turn = threading.RLock() if self.path is None else nullcontext()
-        self._writers = threading.Lock()
+        self._writers = threading.RLock()
         self._idle, self._most_idle = list["Connection"](), _MOST_IDLE
         self._place = str(self.path or "The store in memory")
         self.is_read_only = path is not None and _is_read_only(path)
@@ -211,12 +211,14 @@ class SqliteStore:
     def _own_turn(self) -> Iterator[None]:
         """Let one thread of this process after another ask for the write lock: whoever is next wakes at once."""
         writers = self._writers
-        if not writers.acquire(timeout=WRITER_TIMEOUT_SECONDS):
-            raise sqlite3.OperationalError("database is locked")
         try:
+            # In here, for Ctrl-C often comes right behind the wait: nobody would write any more.
+            if not writers.acquire(timeout=WRITER_TIMEOUT_SECONDS):
+                raise sqlite3.OperationalError("database is locked")
             yield
         finally:
-            writers.release()
+            with suppress(RuntimeError):
+                writers.release()
 
     def rows_imported(self) -> None:
         """Count them: SQLite needs no ANALYZE after bulk inserts."""
@@ -295,7 +297,7 @@ class SqliteStore:
 
     def let_go(self) -> None:
         """Give idle connections to a file back; others are opened when they are needed."""
-        self._writers = threading.Lock()
+        self._writers = threading.RLock()
         while self._idle:
             self._idle.pop().close()
         if self.path is not None:
@@ -483,8 +485,7 @@ def translated(place: str) -> Iterator[None]:
 
 
 def _translate(error: DBAPIError | sqlite3.Error, place: str) -> StoreError:
-    original = error.orig if isinstance(error, DBAPIError) else error
-    reason = str(original)
+    reason = str(error.orig if isinstance(error, DBAPIError) else error)
     if "locked" in reason or "busy" in reason:
         return StoreBusyError(f"{place} is locked by another process. Try again, or see who holds it: harken doctor")
     if "disk is full" in reason or "disk I/O error" in reason:

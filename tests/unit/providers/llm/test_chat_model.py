@@ -289,6 +289,21 @@ class TestStreams:
         assert isinstance(answer, ChatAnswer)
         assert answer.tool_calls == tuple(ToolCall(key, "search", {"query": key}) for key in "abc")
 
+    @pytest.mark.parametrize("later", ["a", "", None])
+    def test_a_call_that_is_named_with_each_piece_of_it_has_its_name_once(
+        self, server: ChatServer, open_at: Opening, later: str | None
+    ) -> None:
+        def chunk(arguments: str, uid: str | None = "a") -> bytes:
+            call = {"index": 0, "id": uid, "function": {"name": "search", "arguments": arguments}}
+            choices = [{"index": 0, "delta": {"tool_calls": [call]}, "finish_reason": None}]
+            body = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": choices}
+            return b"data: " + json.dumps(body).encode() + b"\n\n"
+
+        server.script(Reply(pieces=(chunk('{"query": '), chunk('"cat"}', later), b"data: [DONE]\n\n")))
+        *_, answer = open_at(server.url).stream(ASKED, tools=[SEARCH])
+        assert isinstance(answer, ChatAnswer)
+        assert answer.tool_calls == (ToolCall("a", "search", {"query": "cat"}),)
+
     def test_a_stream_may_be_left_early(self, server: ChatServer, open_at: Opening) -> None:
         server.script(Says("a b c d", hangs_after=2), Says("well again"))
         model = open_at(server.url)
@@ -402,7 +417,13 @@ class TestFailures:
         with pytest.raises(EndpointError, match="cannot be reached"):
             model.complete(ASKED)
 
-    @pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b"{}", b'{"choices": []}', b'{"choices": [{}]}'])
+    @pytest.mark.parametrize(
+        "body",
+        [
+            *(b"", b"<html>", b"[]", b"{}", b'{"choices": []}', b'{"choices": [{}]}'),
+            b'{"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": []}',
+        ],
+    )
     def test_an_answer_that_is_none_is_an_error(self, server: ChatServer, open_at: Opening, body: bytes) -> None:
         server.script(Reply(body=body))
         with pytest.raises(EndpointError, match="no chat completion"):
