@@ -341,7 +341,9 @@ class Worker:
 
     def wake(self) -> None:
         """There is work; returns at once."""
-        self._signal.put(None)
+        # One is enough; a worker that is at work takes none until it is done.
+        if self._signal.empty():
+            self._signal.put(None)
 
     def _run(self, stopping: threading.Event) -> None:
         pace = Pace(
@@ -356,8 +358,6 @@ class Worker:
                     self.state = WorkerState.IDLE
                     with suppress(Empty):
                         self._signal.get(timeout=self._poll_seconds)
-                        while True:
-                            self._signal.get_nowait()
         finally:
             if stopping is self._stopping:
                 self.state = WorkerState.STOPPED

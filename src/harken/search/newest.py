@@ -10,6 +10,7 @@ from functools import cache, lru_cache
 from itertools import combinations, pairwise
 
 from harken.model.conversations import Hit, Reason, Role
+from harken.model.lookups import PastConversation, PastExchange
 from harken.search.query import distinctive_terms, is_bare_question
 from harken.storage.ports import MESSAGE_SOURCE, Readable, Transaction
 from harken.storage.vectors import answering_space, read_vectors
@@ -148,6 +149,17 @@ def corrects(later: str, earlier: str) -> bool:
             if new.corrects(old):
                 return True
     return False
+
+
+def mark_corrected(shown: tuple[PastConversation, ...]) -> tuple[PastConversation, ...]:
+    """The same with those exchanges marked of which whoever asked has said otherwise in a later one."""
+    said = [each for talk in shown for each in talk.exchanges]
+
+    def mark(one: PastExchange) -> PastExchange:
+        later = [each.user for each in said if each.at > one.at and each.authors[:1] == one.authors[:1]]
+        return replace(one, said_before=any(corrects(each, one.user) for each in later))
+
+    return tuple(replace(talk, exchanges=tuple(map(mark, talk.exchanges))) for talk in shown)
 
 
 def _corrects(later: Hit, earlier: Hit) -> bool:

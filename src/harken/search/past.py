@@ -16,7 +16,7 @@ from harken.model.conversations import Role, SearchScope, Trust, least_trusted
 from harken.model.lookups import PastConversation, PastExchange, Retrieval
 from harken.search.asked import AskedBefore, asked_before, askers_among, may_be_asked_again, objected
 from harken.search.candidates import Candidates, gate_for_asking, pass_strictly
-from harken.search.newest import corrects
+from harken.search.newest import mark_corrected
 from harken.search.places import Placed, place_exchanges, rank_conversations
 from harken.search.query import Query, asks_nothing, parse_query
 from harken.search.relevance import Gate, RareWords, for_general, is_talk
@@ -359,7 +359,7 @@ class _PastSearch:
             for each in placed
             if each.row in heads
         )
-        return _marked(shown)
+        return mark_corrected(shown)
 
     def _is_any_near(self, found: Candidates, others: Collection[int]) -> bool:
         """Whether other projects have anything that may come back: mostly not, which this knows at a third of the cost.
@@ -448,17 +448,6 @@ class _PastSearch:
             if admitted:
                 passing.add(entry_id)
         return passing
-
-
-def _marked(shown: tuple[PastConversation, ...]) -> tuple[PastConversation, ...]:
-    """The same with those exchanges marked of which the user has said otherwise in a later one."""
-    said = [each for talk in shown for each in talk.exchanges]
-
-    def mark(one: PastExchange) -> PastExchange:
-        later = [each.user for each in said if each.at > one.at and each.authors[:1] == one.authors[:1]]
-        return replace(one, said_before=any(corrects(each, one.user) for each in later))
-
-    return tuple(replace(talk, exchanges=tuple(map(mark, talk.exchanges))) for talk in shown)
 
 
 def _by_time(found: Iterable[PastConversation]) -> tuple[PastConversation, ...]:

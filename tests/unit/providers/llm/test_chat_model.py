@@ -31,6 +31,7 @@ from harken.testing import ChatServer, Reply, Says, ScriptedCall
 PATIENCE_SECONDS = 120.0
 KEY = "sk-very-secret"
 ASKED = [ChatMessage(Role.USER, "Where is the cat?")]
+NO_CHOICE = b'{"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": []}'
 SEARCH = ToolSpec("search", "Find words.", {"type": "object", "properties": {"query": {"type": "string"}}})
 
 
@@ -418,11 +419,7 @@ class TestFailures:
             model.complete(ASKED)
 
     @pytest.mark.parametrize(
-        "body",
-        [
-            *(b"", b"<html>", b"[]", b"{}", b'{"choices": []}', b'{"choices": [{}]}'),
-            b'{"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": []}',
-        ],
+        "body", [b"", b"<html>", b"[]", b"{}", b'{"choices": []}', b'{"choices": [{}]}', NO_CHOICE]
     )
     def test_an_answer_that_is_none_is_an_error(self, server: ChatServer, open_at: Opening, body: bytes) -> None:
         server.script(Reply(body=body))
