@@ -222,7 +222,7 @@ def test_a_summarizer_is_shown_by_itself_and_all_with_the_pipeline(cli: CommandL
         "\n"
         "Embedding Pipeline: NO MODEL (see harken embeddings for details)\n"
     )
-    assert "workers        segment IDLE, exchange IDLE, conversation IDLE, embeddings WAITING\n" in cli("status").out
+    assert "workers        segment IDLE, exchange IDLE, conversation IDLE\n" in cli("status").out
     assert "spend          nothing; no language model was called\n" in cli("status").out
 
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakSet
 
 from sqlalchemy import URL, make_url
@@ -30,16 +30,29 @@ _SERVER_NEEDED = "A team needs a store on a server: harken --store postgresql://
 
 _Value = TypeVar("_Value")
 _opened = WeakSet["SqliteStore | PostgresStore"]()
+# So long a fork waits for a thread that writes; and what keeps others from beginning to.
+_STILL_SECONDS = 5.0
+_held: list[Any] = []
 
 
 def _let_go() -> None:
-    """Leave nothing open to a process that is forked: it would read its parent's answers, and SQLite damages a file."""
+    """Leave nothing open to a process that is forked: it would read its parent's answers, and SQLite damages a file.
+
+    Nor any transaction under way, which SQLite would take for one of the new process's own that never ends.
+    """
     for store in list(_opened):
+        if (writers := getattr(store, "writers", None)) and writers.acquire(timeout=_STILL_SECONDS):
+            _held.append(writers)
         store.let_go()
 
 
+def _go_on() -> None:
+    while _held:
+        _held.pop().release()
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_let_go)
+    os.register_at_fork(before=_let_go, after_in_parent=_go_on, after_in_child=_go_on)
 
 
 def parse_url(place: str) -> URL:

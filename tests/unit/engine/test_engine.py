@@ -2,14 +2,9 @@ from __future__ import annotations
 
 import gc
 import json
-import multiprocessing
 import threading
-import time
-import warnings
 from collections.abc import Iterator, Sequence
 from datetime import date, datetime
-from functools import partial
-from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -19,7 +14,6 @@ import pytest
 from harken.engine import Harken
 from harken.errors import ConfigError, NotFoundError, StoreError, UsageError
 from harken.importers.importer import ImportReport
-from harken.jobs.job import WorkerState
 from harken.model.conversations import ExchangeStatus, MessageType, Role, SearchScope, Trust
 from harken.storage.past import newest_exchanges
 from harken.testing import HashingEmbedder, OverlapReranker
@@ -44,84 +38,11 @@ def harken(home: Path, clock: Clock) -> Iterator[Harken]:
         yield harken
 
 
-def _search_in_a_fork(harken: Harken) -> None:
-    assert harken.search(f"{LONG} again").hits[0].vector_rank == 1
-
-
-def _record_in_a_fork(harken: Harken, is_closed: Event, is_recorded: Event, is_seen: Event) -> None:
-    for number in range(30):
-        harken.record_message("fork", "user", f"said beside it {number}")
-    assert is_closed.wait(60)
-    harken.record_message("fork", "user", "said behind its end")
-    is_recorded.set()
-    is_seen.wait(60)
-
-
-def _work_in_a_fork(harken: Harken) -> None:
-    assert not _workers()
-    harken.start_worker()
-    assert _workers()
-
-
-def _workers() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name.startswith("harken-")]
-
-
 class TestRecording:
     def test_a_message_is_found_by_its_words_at_once(self, harken: Harken) -> None:
         message = harken.record_message("talk", "user", "where are the zebras?", author="Ada")
         (hit,) = harken.search("zebras").hits
         assert (hit.entry.ref_uid, hit.entry.author, hit.entry.text) == (message.uid, "Ada", "where are the zebras?")
-
-    def test_a_forked_process_searches_by_meaning_as_well(self, harken: Harken) -> None:
-        """Its parent's threads, which embed queries, are not there: it waited for them for ever."""
-        harken.record_message("talk", "user", LONG)
-        harken.embed()
-        assert harken.search(LONG).hits[0].vector_rank == 1
-        child = multiprocessing.get_context("fork").Process(target=_search_in_a_fork, args=(harken,))
-        with warnings.catch_warnings():
-            # Python warns of forks beside threads, which is what this is about.
-            warnings.simplefilter("ignore")
-            child.start()
-        child.join(60)
-        child.kill()
-        assert child.exitcode == 0
-
-    def test_a_forked_process_starts_workers_of_its_own(self, harken: Harken) -> None:
-        """Its parent's, whose threads it has not, were taken for its own: what a daemon recorded got no vectors."""
-        harken.start_worker()
-        # What a thread holds at the fork is held for ever in the child.
-        idle, until = {WorkerState.IDLE}, time.monotonic() + 60
-        while {each.state for each in harken.background._workers.values()} != idle and time.monotonic() < until:
-            time.sleep(0.01)
-        child = multiprocessing.get_context("fork").Process(target=_work_in_a_fork, args=(harken,))
-        with warnings.catch_warnings():
-            # Python warns of forks beside threads, which is what this is about.
-            warnings.simplefilter("ignore")
-            child.start()
-        child.join(60)
-        child.kill()
-        assert child.exitcode == 0
-
-    def test_a_forked_process_writes_where_others_read(self, home: Path, engine_settings: dict[str, Any]) -> None:
-        """It had its parent's connections: a file was damaged by both, of a server they read each other's answers."""
-        forking = multiprocessing.get_context("fork")
-        signals = is_closed, is_recorded, is_seen = forking.Event(), forking.Event(), forking.Event()
-        opened = partial(Harken, home, settings={"embedder": "none", **engine_settings}, env={})
-        with opened() as harken:
-            harken.record_message("talk", "user", "said before it")
-            child = forking.Process(target=_record_in_a_fork, args=(harken, *signals))
-            child.start()
-            for number in range(30):
-                harken.record_message("talk", "user", f"said beside it {number}")
-        is_closed.set()
-        is_recorded.wait(60)
-        with opened() as harken:
-            assert harken.replayed.messages == 0
-            assert harken.maintenance.status().counts.messages == 62
-        is_seen.set()
-        child.join(60)
-        child.kill()
 
     def test_the_name_of_a_model_in_place_of_one_is_refused(self, home: Path) -> None:
         """Everything was recorded and searched by words, and the worker failed in silence for ever."""

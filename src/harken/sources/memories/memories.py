@@ -277,7 +277,6 @@ class Memories:
         by = by and from_microseconds(to_microseconds(by))
         with self.recorder.saving(SOURCE) as records:
             [present], now = _read(records.tx, [kept_uid(records.tx, SOURCE, uid)]), self.recorder.now()
-            by = by and from_microseconds(to_microseconds(by))
             written = replace(present, review_by=by, confirmed_at=now if confirmed else present.confirmed_at)
             return memory_of(records.save(kept_memory(written)))
 

@@ -147,7 +147,7 @@ class SqliteStore:
         self._dialect = SqliteDialect()
         # One connection serves a store in memory, so its transactions take turns.
         self._turn = threading.RLock() if self.path is None else nullcontext()
-        self._writers = threading.RLock()
+        self.writers = threading.RLock()
         self._idle, self._most_idle = list["Connection"](), _MOST_IDLE
         self._place = str(self.path or "The store in memory")
         self.is_read_only = path is not None and _is_read_only(path)
@@ -210,7 +210,7 @@ class SqliteStore:
     @contextmanager
     def _own_turn(self) -> Iterator[None]:
         """Let one thread of this process after another ask for the write lock: whoever is next wakes at once."""
-        writers = self._writers
+        writers = self.writers
         try:
             # In here, for Ctrl-C often comes right behind the wait: nobody would write any more.
             if not writers.acquire(timeout=WRITER_TIMEOUT_SECONDS):
@@ -297,7 +297,6 @@ class SqliteStore:
 
     def let_go(self) -> None:
         """Give idle connections to a file back; others are opened when they are needed."""
-        self._writers = threading.RLock()
         while self._idle:
             self._idle.pop().close()
         if self.path is not None:
