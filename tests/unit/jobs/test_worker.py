@@ -215,7 +215,7 @@ class TestInterrupts:
 
     def test_one_behind_the_wait_for_the_write_lock_lets_others_write(self, tmp_path: Path) -> None:
         store, lock = SqliteStore(tmp_path / "harken.db", tmp_path / "cache"), _TakenAndInterrupted()
-        store._writers = lock  # type: ignore[assignment]
+        store.writers = lock  # type: ignore[assignment]
         with pytest.raises(KeyboardInterrupt), store.writing():
             pass
         assert lock.is_free_for_others()
